@@ -1,0 +1,99 @@
+"""How long one engine step takes: what `plan` predicts with and what the twin runs on.
+
+A step walks one batch through every pipeline stage. Its time is launch overhead, plus the slower of reading HBM and
+computing, plus collectives. Weights are read once a step; of the routed experts only those that some token of the
+batch picked: with E experts and K picked per token, a batch of B tokens reads a share 1 - (1 - K/E)**B
+(facts: economics_and_sla.md, section 3). Every field is a plain number so that a model can be written to a file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepLoad:
+    """What one scheduler step computes, summed over its requests.
+
+    Args:
+        prefill_tokens: prompt tokens computed in this step.
+        prefill_context_tokens: sum over prefilling requests of (tokens computed this step) x (mean context they
+            attend to), the size of the attention score matrix.
+        decode_sequences: requests that produce one token in this step.
+        decode_context_tokens: sum of the context lengths of those requests.
+    """
+
+    prefill_tokens: int = 0
+    prefill_context_tokens: int = 0
+    decode_sequences: int = 0
+    decode_context_tokens: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that pass through the model in this step."""
+        return self.prefill_tokens + self.decode_sequences
+
+
+class StepTimeModel(Protocol):
+    """Seconds of one step of one data-parallel rank of one replica, walk through all pipeline stages included."""
+
+    @property
+    def pipeline_stages(self) -> int:
+        """Batches that can be in flight at once (pp); a new one can enter every ``step_s / pipeline_stages``."""
+        ...
+
+    def step_s(self, load: StepLoad) -> float: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RooflineStepTime:
+    """The analytic :class:`StepTimeModel`. Byte and FLOP counts are of one rank, summed over the stages.
+
+    Args:
+        launch_s: fixed cost of a step over all layers and stages (kernel launches, scheduling).
+        fixed_weight_bytes: weights read whatever the batch (attention, dense, shared experts, head).
+        expert_weight_bytes: all routed experts a rank holds; a batch reads a share of them.
+        expert_pick_ratio: experts per token / routed experts; 0 for a dense model.
+        kv_bytes_per_context_token: cache read for each token of decode context.
+        state_bytes_per_sequence: recurrent state read and written for each decoding sequence.
+        flops_per_token: linear layers, per token and rank.
+        flops_per_context_pair: attention, per (token, context token) pair and rank.
+        hbm_bytes_per_s: achieved, not nameplate.
+        flops_per_s: achieved, not nameplate.
+        comm_bytes_per_token: bytes a rank sends per token over the link that limits, all layers.
+        link_bytes_per_s: achieved rate of that link in one direction.
+        comm_latency_s: latency of all collectives and stage hops of one step.
+    """
+
+    pipeline_stages: int
+    launch_s: float
+    fixed_weight_bytes: float
+    expert_weight_bytes: float
+    expert_pick_ratio: float
+    kv_bytes_per_context_token: float
+    state_bytes_per_sequence: float
+    flops_per_token: float
+    flops_per_context_pair: float
+    hbm_bytes_per_s: float
+    flops_per_s: float
+    comm_bytes_per_token: float
+    link_bytes_per_s: float
+    comm_latency_s: float
+
+    def step_s(self, load: StepLoad) -> float:
+        tokens = load.tokens
+        if tokens == 0:
+            return 0.0
+        experts_read_ratio = 1 - (1 - self.expert_pick_ratio) ** tokens
+        read_bytes = (
+            self.fixed_weight_bytes
+            + experts_read_ratio * self.expert_weight_bytes
+            + self.kv_bytes_per_context_token * load.decode_context_tokens
+            + self.state_bytes_per_sequence * 2 * load.decode_sequences
+        )
+        context_pairs = load.prefill_context_tokens + load.decode_context_tokens
+        flops = self.flops_per_token * tokens + self.flops_per_context_pair * context_pairs
+        busy_s = max(read_bytes / self.hbm_bytes_per_s, flops / self.flops_per_s)
+        comm_s = self.comm_latency_s + self.comm_bytes_per_token * tokens / self.link_bytes_per_s
+        return self.launch_s + busy_s + comm_s

@@ -1,0 +1,136 @@
+"""What a plan is made of. Bytes are ``int``, times ``float`` seconds, ratios 0 to 1."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from roadworthy.plan.cache import CacheLayout
+from roadworthy.plan.timing import RooflineStepTime
+from roadworthy.spec.model import ModelSpec
+
+Feasible = Literal[True, False, "uncertain"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """How one deployment is split.
+
+    World size is tp * pp * dp. ``ep`` does not multiply it: with expert parallelism on, whole experts are spread over
+    the tp * dp ranks of a stage, so ``ep`` is 1 (off) or tp * dp, which is what vLLM's
+    ``--enable-expert-parallel`` does. ``replicas`` counts independent engines, each of tp * pp * dp ranks.
+    """
+
+    tp: int
+    pp: int
+    dp: int
+    ep: int
+    stage_layers: tuple[int, ...]
+    replicas: int = 1
+
+    def __post_init__(self) -> None:
+        if len(self.stage_layers) != self.pp:
+            raise ValueError(f"{self.pp} stages but layers {self.stage_layers}")
+        if self.ep not in (1, self.tp * self.dp):
+            raise ValueError(f"ep {self.ep} is neither 1 nor tp * dp = {self.tp * self.dp}")
+
+    @property
+    def world_size(self) -> int:
+        return self.tp * self.pp * self.dp
+
+    @property
+    def label(self) -> str:
+        """``TP8 PP4``, ``TP8 DP4 EP32``, ``2 x TP8``."""
+        parts = [f"TP{self.tp}"]
+        parts += [f"PP{self.pp}"] if self.pp > 1 else []
+        parts += [f"DP{self.dp}"] if self.dp > 1 else []
+        parts += [f"EP{self.ep}"] if self.ep > 1 else []
+        return (f"{self.replicas} x " if self.replicas > 1 else "") + " ".join(parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryBudget:
+    """One distinct rank; ``count`` ranks share it. The seven parts add up to ``device_bytes``.
+
+    ``activation_bytes`` is the transient peak and persistent workspaces; ``runtime_bytes`` is the CUDA context,
+    outside the utilisation budget; ``free_bytes`` may be negative when the rank does not fit.
+    """
+
+    rank: int
+    count: int
+    stage: int
+    device_bytes: int
+    weights_bytes: int
+    activation_bytes: int
+    comm_bytes: int
+    runtime_bytes: int
+    cudagraph_bytes: int
+    kv_pool_bytes: int
+    free_bytes: int
+
+    def __post_init__(self) -> None:
+        parts = (
+            self.weights_bytes + self.activation_bytes + self.comm_bytes + self.runtime_bytes
+            + self.cudagraph_bytes + self.kv_pool_bytes + self.free_bytes
+        )  # fmt: skip
+        if parts != self.device_bytes:
+            raise ValueError(f"rank {self.rank}: parts add up to {parts}, device has {self.device_bytes}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One engine setting the plan chose, in the engine's spelling, and why."""
+
+    value: str | int | float | bool | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predicted:
+    """Speed of one replica at the workload's concurrency, before queueing; ``error_band`` is a ratio (0.3: 30 %)."""
+
+    ttft_p50_s: float
+    ttft_p99_s: float
+    tpot_p50_s: float
+    tpot_p99_s: float
+    output_tokens_per_s: float
+    source: str
+    error_band: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutPlan:
+    """One layout judged. ``kv_capacity_tokens`` and ``max_concurrency`` are vLLM's start-up figures for one replica;
+    ``kv_resident_tokens`` and ``resident_requests`` are what decoding requests of the workload can hold."""
+
+    layout: Layout
+    feasible: Feasible
+    reasons: tuple[str, ...]
+    short_by_bytes: int
+    ranks: tuple[MemoryBudget, ...]
+    tightest_rank: int
+    cache: CacheLayout
+    kv_blocks: int
+    kv_capacity_tokens: int
+    max_concurrency: float
+    kv_resident_tokens: int
+    resident_requests: int
+    settings: Mapping[str, Setting]
+    predicted: Predicted | None
+    step_time: RooflineStepTime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Every layout considered, best first, with what was assumed."""
+
+    model: ModelSpec
+    weights_bytes_total: int
+    assumptions: tuple[str, ...]
+    layouts: tuple[LayoutPlan, ...]
+
+    @property
+    def best(self) -> LayoutPlan | None:
+        """The first layout that is not refused, or None."""
+        return next((layout for layout in self.layouts if layout.feasible is not False), None)

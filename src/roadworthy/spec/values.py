@@ -1,0 +1,177 @@
+"""The deployment document as frozen values. ``load`` builds them; everything else only reads them.
+
+Every field carries its unit in its name. Defaults live here and nowhere else; ``schema`` describes the same fields
+for people (validation, hints, JSON Schema, the reference page) and a test holds the two together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+Scalar = str | int | float | bool | None
+
+Weights = Literal["native", "fp8", "bf16"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRef:
+    """Which model: a path to a checkpoint folder or config.json, a catalog id, or ``tiny``.
+
+    ``weights`` is ``native`` (as the checkpoint stores them) or a requantisation of every linear layer.
+    ``max_model_len_tokens`` None means the plan chooses.
+    """
+
+    config: str
+    weights: Weights = "native"
+    max_model_len_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nics:
+    """NICs of one kind in each node; ``rate_bytes_per_s`` is one direction of one NIC."""
+
+    count: int
+    rate_bytes_per_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSpec:
+    """The rack. Device memory is what the driver reports and comes from the catalog, never from the card's name.
+
+    ``nvlink_bytes_per_s`` is the total of both directions per GPU as vendors print it (900 GB/s on H100), None means
+    the catalog's figure for the GPU.
+    """
+
+    nodes: int = 1
+    gpus_per_node: int = 1
+    gpu: str = "cpu"
+    nvlink_bytes_per_s: float | None = None
+    nics: tuple[Nics, ...] = ()
+
+    @property
+    def gpus(self) -> int:
+        return self.nodes * self.gpus_per_node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """An engine that already runs: scheme, host and port, no path."""
+
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSpec:
+    """The engine and what the operator fixed of its settings (engine spelling, such as ``max_num_seqs``)."""
+
+    name: Literal["vllm"] = "vllm"
+    version: str = "0.33.0"
+    endpoints: tuple[Endpoint, ...] = ()
+    settings: Mapping[str, Scalar] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantiles:
+    """Tokens at the 50th, 90th and 99th percentile; they rise."""
+
+    p50: int
+    p90: int
+    p99: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.p50 <= self.p90 <= self.p99:
+            raise ValueError(f"quantiles must rise from 1: p50 {self.p50}, p90 {self.p90}, p99 {self.p99}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sessions:
+    """Multi-turn conversations: mean turns of one, and the pause a person takes before the next turn."""
+
+    turns: float = 1.0
+    think_time_s: float = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestProfile:
+    """What the users send. ``rate_per_s`` counts requests; ``shared_prefix_ratio`` is the share of each first
+    prompt that is common to all requests (a system prompt)."""
+
+    prompt_tokens: Quantiles = Quantiles(p50=512, p90=1024, p99=2048)
+    output_tokens: Quantiles = Quantiles(p50=128, p90=256, p99=512)
+    rate_per_s: float = 1.0
+    shared_prefix_ratio: float = 0.0
+    sessions: Sessions = Sessions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sla:
+    """Objectives; None means not promised. ``success_ratio`` is completed / asked; ``goodput_per_s`` and
+    ``goodput_ratio`` are the two ways to ask for goodput, at most one is set."""
+
+    ttft_p99_s: float | None = None
+    tpot_p99_s: float | None = None
+    success_ratio: float | None = None
+    goodput_per_s: float | None = None
+    goodput_ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tenant:
+    """One customer of the service. The key is given here or in the environment variable ``key_env``; it is masked
+    in ``repr``. ``models`` empty means all. ``priority`` follows the engine: lower goes first."""
+
+    id: str
+    key: str | None = field(default=None, repr=False)
+    key_env: str | None = None
+    weight: float = 1.0
+    priority: int = 0
+    kv_quota_bytes: int | None = None
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    daily_tokens: int | None = None
+    concurrency: int | None = None
+    models: tuple[str, ...] = ()
+    fallback: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewaySpec:
+    """Where the gateway listens; port 0 means a free one. The two listeners are separate on purpose."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    admin_port: int = 0
+    workers: int = 1
+    state_url: str | None = None
+    shared_url: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostSpec:
+    """Money. ``gpu_hour`` is what one GPU costs an hour, everything included; ``fixed_per_month`` overrides it.
+    ``utilisation_ratio`` is the month's mean share of the throughput that the plan serves within the SLA."""
+
+    currency: str = "USD"
+    gpu_hour: float | None = None
+    fixed_per_month: float | None = None
+    utilisation_ratio: float = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """The whole document. ``digest`` is the SHA-256 of its text: same text, same digest."""
+
+    name: str
+    model: ModelRef
+    cluster: ClusterSpec = ClusterSpec()
+    engine: EngineSpec = EngineSpec()
+    workload: RequestProfile = RequestProfile()
+    sla: Sla = Sla()
+    tenants: tuple[Tenant, ...] = ()
+    gateway: GatewaySpec = GatewaySpec()
+    cost: CostSpec = CostSpec()
+    schema_version: Literal[1] = 1
+    digest: str = ""
