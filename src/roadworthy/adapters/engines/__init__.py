@@ -1,0 +1,1 @@
+"""Engines as processes of this host: started, health-gated, watched, restarted with back-off, stopped as a group."""
