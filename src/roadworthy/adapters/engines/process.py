@@ -121,7 +121,7 @@ async def answers_health(url: str, timeout_s: float = 2.0) -> bool:
             reader, writer = await asyncio.open_connection(host, port)
             writer.write(f"GET /health HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n".encode())
             status = await reader.readline()
-            return status.startswith(b"HTTP/1.1 200")
+            return status.split()[1:2] == [b"200"]
     except (OSError, TimeoutError, ValueError):
         return False
     finally:

@@ -109,24 +109,31 @@ class Supervisor:
             code = await self._running[command.name].wait()
             await self._running.pop(command.name).stop(grace_s=1.0)
             failures = 1 if loop.time() - healthy_since > SETTLED_AFTER_S else failures + 1
-            wait_s = backoff_s(failures)
-            self._set(
-                command,
-                "restarting",
-                pid=None,
-                restarts=self._status[command.name].restarts + 1,
-                note=f"ended with {_ending(code)}; next start in {wait_s:.0f} s",
-            )
-            await asyncio.sleep(wait_s)
+            why = f"ended with {_ending(code)}"
+            while not await self._restart(command, failures, why):
+                failures, why = failures + 1, "did not start again"
+
+    async def _restart(self, command: EngineCommand, failures: int, why: str) -> bool:
+        """One start after the back-off; True once the engine is healthy, False when it ended before that."""
+        wait_s = backoff_s(failures)
+        restarts = self._status[command.name].restarts + 1
+        self._set(command, "restarting", pid=None, restarts=restarts, note=f"{why}; next start in {wait_s:.0f} s")
+        await asyncio.sleep(wait_s)
+        try:
             engine = await self._spawn(command, "restarting")
-            exited = asyncio.create_task(engine.wait())
-            try:
-                while not exited.done() and not await answers_health(command.url):
-                    await asyncio.wait([exited], timeout=PROBE_INTERVAL_S)
-            finally:
-                exited.cancel()
-            if not exited.done():
-                self._set(command, "healthy", pid=engine.pid)
+        except ProbeError:
+            return False
+        exited = asyncio.create_task(engine.wait())
+        try:
+            while not exited.done():
+                if await answers_health(command.url):
+                    self._set(command, "healthy", pid=engine.pid)
+                    return True
+                await asyncio.wait([exited], timeout=PROBE_INTERVAL_S)
+        finally:
+            exited.cancel()
+        await self._running.pop(command.name).stop(grace_s=1.0)
+        return False
 
     async def _spawn(self, command: EngineCommand, phase: Phase) -> EngineProcess:
         engine = await EngineProcess.spawn(command)

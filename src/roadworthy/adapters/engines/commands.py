@@ -1,0 +1,115 @@
+"""How to start the engines of a plan on this host: the twin, or real vLLM."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from roadworthy.adapters.engines.process import EngineCommand
+from roadworthy.core.errors import ProbeError, Unsupported
+from roadworthy.plan.values import LayoutPlan
+from roadworthy.render.vllm_flags import serve_arguments
+from roadworthy.spec.values import Deployment
+
+TWIN_START_TIMEOUT_S = 60.0
+VLLM_START_TIMEOUT_S = 3600.0
+"""Loading 800 GB of weights takes half an hour from a slow disk; an engine that ends fails the start at once anyway."""
+
+
+def twin_command(*, name: str, config: Path, host: str, port: int, log: Path) -> EngineCommand:
+    """A simulated engine: the twin over the model in ``config``, served by this Python."""
+    return EngineCommand(
+        name=name,
+        argv=(
+            sys.executable,
+            "-m",
+            "roadworthy.adapters.twin_server",
+            "--config",
+            str(config),
+            "--host",
+            host,
+            "--port",
+            str(port),
+        ),  # fmt: skip
+        url=f"http://{host}:{port}",
+        log=log,
+        start_timeout_s=TWIN_START_TIMEOUT_S,
+    )
+
+
+def vllm_program(given: str | None) -> str:
+    """The ``vllm`` command: as given, beside this Python, or on PATH. Raises ProbeError when there is none."""
+    beside = Path(sys.executable).parent / "vllm"
+    found = given or (str(beside) if beside.is_file() else shutil.which("vllm"))
+    if not found or not shutil.which(found):
+        raise ProbeError(
+            f"vllm: {given or 'no such command beside this Python or on PATH'}",
+            hint="install it (`pip install vllm`; without a GPU `make vllm` in a checkout), or name it with --vllm PATH",
+        )
+    return found
+
+
+def require_devices(deployment: Deployment, chosen: LayoutPlan) -> None:
+    """Raise when this host cannot hold the layout: engines over several hosts, or too few GPUs."""
+    cluster = deployment.cluster
+    if cluster.nodes > 1:
+        raise Unsupported(
+            f"cluster.nodes: {cluster.nodes}, but `up --engine vllm` starts engines on this host only",
+            hint="start the twin (`--engine twin`), or put the layout's engines under engine.endpoints and run the gateway",
+        )
+    if cluster.gpu == "cpu":
+        return
+    present = sum(1 for device in Path("/dev").glob("nvidia[0-9]*") if device.name[6:].isdigit())
+    wanted = chosen.layout.world_size * chosen.layout.replicas
+    if present < wanted:
+        raise ProbeError(
+            f"this host shows {present} NVIDIA devices under /dev, {chosen.layout.label} wants {wanted}",
+            hint="run it on the GPU host, or start the twin with --engine twin",
+        )
+
+
+def vllm_commands(
+    deployment: Deployment,
+    chosen: LayoutPlan,
+    *,
+    program: str,
+    model: str,
+    host: str,
+    ports: Sequence[int],
+    log_folder: Path,
+) -> tuple[EngineCommand, ...]:
+    """One ``vllm serve`` for each replica of ``chosen``, devices dealt out in order, data parallelism inside it."""
+    devices = chosen.layout.world_size
+    commands = []
+    for index, port in enumerate(ports):
+        name = f"engine-{index}"
+        arguments = serve_arguments(
+            chosen, model=model, served_name=deployment.model.served_name, host=host, port=port, data_parallel=True
+        )
+        env = {"VLLM_NO_USAGE_STATS": "1"}
+        if deployment.cluster.gpu == "cpu":
+            env |= _cpu_environment(index, len(ports))
+        else:
+            env["CUDA_VISIBLE_DEVICES"] = ",".join(str(index * devices + device) for device in range(devices))
+        commands.append(
+            EngineCommand(
+                name=name,
+                argv=(program, *arguments),
+                url=f"http://{host}:{port}",
+                log=log_folder / f"{name}.log",
+                start_timeout_s=VLLM_START_TIMEOUT_S,
+                env=env,
+            )
+        )
+    return tuple(commands)
+
+
+def _cpu_environment(index: int, engines: int) -> dict[str, str]:
+    """Deal the host's cores out, since vLLM would bind every engine to all of them."""
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+    share = max(1, len(cores) // engines)
+    mine = cores[index * share : (index + 1) * share] or cores
+    return {"VLLM_CPU_OMP_THREADS_BIND": ",".join(str(core) for core in mine)}
