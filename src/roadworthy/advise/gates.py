@@ -1,0 +1,132 @@
+"""The gates a run passes on the way to a verdict, and the verdict they make together.
+
+The order is fixed, because a later number means nothing when an earlier gate failed (facts: economics_and_sla,
+section 1). A gate that cannot tell is not a pass.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from roadworthy.core.latency import LatencySummary, percentile
+from roadworthy.core.units import format_duration
+
+if TYPE_CHECKING:
+    from roadworthy.core.records import RequestRecord
+
+Verdict = Literal["met", "missed", "undecided"]
+
+MAX_CLIENT_LAG_P99_S = 0.050
+MAX_CLIENT_CPU_RATIO = 0.85
+MIN_ACHIEVED_RATIO = 0.95
+MIN_STEADY_ARRIVALS = 20
+"""Completed requests scheduled inside the steady window below which an achieved rate is noise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """One step on the way to a verdict; ``passed`` None means that this run cannot tell."""
+
+    name: str
+    passed: bool | None
+    why: str
+    otherwise: Verdict = "missed"
+
+
+def complete_gate(partial: bool) -> Gate:
+    why = "the run was ended early: what it shows may be a miss, never a pass" if partial else "the run went to its end"
+    return Gate(name="complete", passed=None if partial else True, why=why)
+
+
+def reachable_gate(reachable: bool, requests: int) -> Gate:
+    passed = reachable and requests > 0
+    why = "the target answered" if passed else "the target never answered" if requests else "no request was counted"
+    return Gate(name="reachable", passed=passed, why=why, otherwise="undecided")
+
+
+def completed_gate(completed: int, minimum: int) -> Gate:
+    why = f"{completed:,} requests completed, at least {minimum:,} wanted"
+    return Gate(name="completed", passed=completed >= minimum, why=why, otherwise="undecided")
+
+
+def client_gate(queue: LatencySummary, cpu_ratio: float | None, max_concurrency: int | None) -> Gate:
+    """The load generator's own health; a slow client would be blamed on the service."""
+
+    def gate(passed: bool, why: str) -> Gate:
+        return Gate(name="client healthy", passed=passed, why=why, otherwise="undecided")
+
+    if cpu_ratio is not None and cpu_ratio >= MAX_CLIENT_CPU_RATIO:
+        return gate(False, f"the load generator used {cpu_ratio:.0%} of a core (limit {MAX_CLIENT_CPU_RATIO:.0%})")
+    if max_concurrency is not None:
+        return gate(True, f"at most {max_concurrency} in flight by request; the wait counts in the user's latency")
+    if queue.p99 >= MAX_CLIENT_LAG_P99_S:
+        limit = format_duration(MAX_CLIENT_LAG_P99_S)
+        return gate(False, f"requests left {format_duration(queue.p99)} after their time (P99, limit {limit})")
+    lag = format_duration(queue.p99) if queue.count else "unknown"
+    return gate(True, f"schedule lag P99 {lag}" + ("" if cpu_ratio is None else f", {cpu_ratio:.0%} of a core"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SteadyWindow:
+    """Arrivals and completions inside the steady window, and the difference that chance alone would explain."""
+
+    arrivals: int
+    completions: int
+    chance: float
+
+    @property
+    def ratio(self) -> float:
+        return self.completions / self.arrivals
+
+
+def steady_window(records: Sequence[RequestRecord], done: Sequence[RequestRecord]) -> SteadyWindow | None:
+    """Completions against arrivals once the pipe is full and before the drain; None without such a window.
+
+    The window opens one P95 of end-to-end time after the first arrival and closes with the last. Arrivals minus
+    completions is then the growth of the requests in flight. At each edge that number is about Poisson, so a
+    difference below three times the square root of both is chance. Window and edges are taken over completed
+    requests: a failure can only widen the gap.
+    """
+    if not done:
+        return None
+    times_s = [record.t_sched_s for record in done]
+    opens_s = min(times_s) + percentile(sorted(record.user_e2e_s for record in done), 95)
+    closes_s = max(times_s)
+    if sum(opens_s < time_s <= closes_s for time_s in times_s) < MIN_STEADY_ARRIVALS:
+        return None
+    edges = sum(record.t_sched_s <= edge_s < record.t_last_s for record in done for edge_s in (opens_s, closes_s))
+    return SteadyWindow(
+        arrivals=sum(opens_s < record.t_sched_s <= closes_s for record in records),
+        completions=sum(opens_s < record.t_last_s <= closes_s for record in done),
+        chance=3 * math.sqrt(edges),
+    )
+
+
+def rate_gate(steady: SteadyWindow | None, asked_rate_per_s: float | None) -> Gate:
+    if asked_rate_per_s is None:
+        return Gate(name="asked rate", passed=True, why="the load asked for no rate")
+    if steady is None:
+        why = f"fewer than {MIN_STEADY_ARRIVALS} requests between filling up and draining: a longer run is needed"
+        return Gate(name="asked rate", passed=None, why=why)
+    short = steady.arrivals - steady.completions
+    why = f"{steady.completions:,} completed while {steady.arrivals:,} arrived in the steady window"
+    passed = steady.ratio >= MIN_ACHIEVED_RATIO or short <= steady.chance
+    if not passed:
+        why += f" ({steady.ratio:.0%}, at least {MIN_ACHIEVED_RATIO:.0%} wanted): the backlog grows"
+    elif steady.ratio < MIN_ACHIEVED_RATIO:
+        why += " (a difference that random arrivals explain)"
+    return Gate(name="asked rate", passed=passed, why=why)
+
+
+def conclude(gates: Sequence[Gate]) -> tuple[Verdict, str]:
+    """The first gate that failed decides; failing none, the first that cannot tell; failing that, the run is good."""
+    for gate in gates:
+        if gate.passed is False:
+            return gate.otherwise, f"{gate.name}: {gate.why}"
+    for gate in gates:
+        if gate.passed is None:
+            return "undecided", f"{gate.name}: {gate.why}"
+    return "met", "every objective is met"

@@ -1,0 +1,246 @@
+"""Does the service meet its SLA: records of requests in, percentiles and a verdict for each objective out.
+
+``bench`` (measured) and ``simulate`` (computed) are judged by this one function. A run passes its gates in a fixed
+order, each with its own reason, because a later number means nothing when an earlier gate failed (facts:
+economics_and_sla, section 1)::
+
+    complete -> reachable -> failed share -> completed >= minimum -> client healthy
+             -> the asked rate was achieved -> each latency limit -> goodput
+
+A sample that is missing or too small is never a pass: the objective is ``None`` and says how many are needed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from roadworthy.advise.gates import (
+    Gate,
+    Verdict,
+    client_gate,
+    complete_gate,
+    completed_gate,
+    conclude,
+    rate_gate,
+    reachable_gate,
+    steady_window,
+)
+from roadworthy.advise.objectives import (
+    DEFAULT_ACCEPTANCE,
+    Objective,
+    goodput_objectives,
+    latency_objectives,
+    meets_limits,
+    success_objective,
+)
+from roadworthy.core.errors import EXIT_FINDINGS, EXIT_FINE
+from roadworthy.core.latency import LatencySummary
+from roadworthy.spec.values import Sla
+
+if TYPE_CHECKING:
+    from roadworthy.core.records import RequestRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantReport:
+    """One tenant's part of a run. ``sla_misses`` counts requests that failed or broke a per-request limit."""
+
+    id: str
+    requests: int
+    failed: int
+    tokens: int
+    sla_misses: int
+    ttft_s: LatencySummary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlaReport:
+    """What a run measured and what it proves.
+
+    Latencies cover completed requests. ``ttft_s`` and ``e2e_s`` start at the send; the ``user_`` ones start at the
+    scheduled arrival and are what objectives are judged on. ``duration_s`` runs from the first scheduled arrival to
+    the last token, drain included, so ``request_rate_per_s`` is below the asked rate on every short run;
+    ``achieved_ratio`` compares completions with arrivals inside the steady window instead (None: no such window).
+    """
+
+    verdict: Verdict
+    reason: str
+    objectives: tuple[Objective, ...]
+    gates: tuple[Gate, ...]
+    requests: int
+    completed: int
+    failed: int
+    duration_s: float
+    asked_rate_per_s: float | None
+    scheduled_rate_per_s: float
+    request_rate_per_s: float
+    achieved_ratio: float | None
+    input_tokens: int
+    cached_tokens: int | None
+    output_tokens: int
+    output_tokens_per_s: float
+    total_tokens_per_s: float
+    goodput_rps: float
+    attainment_ratio: float | None
+    ttft_s: LatencySummary
+    tpot_s: LatencySummary
+    itl_s: LatencySummary
+    e2e_s: LatencySummary
+    client_queue_s: LatencySummary
+    user_ttft_s: LatencySummary
+    user_e2e_s: LatencySummary
+    tenants: tuple[TenantReport, ...]
+    errors: tuple[tuple[str, int], ...]
+    warmup_requests: int
+    default_limits: bool
+    partial: bool
+
+    @property
+    def exit_code(self) -> int:
+        """0 when every objective is met; 1 when one is missed or when the run cannot tell."""
+        return EXIT_FINE if self.verdict == "met" else EXIT_FINDINGS
+
+
+def judge(
+    records: Iterable[RequestRecord],
+    sla: Sla,
+    *,
+    asked_rate_per_s: float | None = None,
+    client_cpu_ratio: float | None = None,
+    max_concurrency: int | None = None,
+    warmup_s: float = 0.0,
+    min_completed: int = 1,
+    reachable: bool = True,
+    partial: bool = False,
+) -> SlaReport:
+    """The report on ``records``, in any order, against ``sla``.
+
+    Args:
+        sla: objectives; when it states none, ``DEFAULT_ACCEPTANCE`` of :mod:`.objectives` applies and ``default_limits`` says so.
+        asked_rate_per_s: nominal arrival rate; None when the load had none, and the rate gate then does not apply.
+        client_cpu_ratio: share of one core that the load generator used; None in virtual time.
+        max_concurrency: the caller's cap on requests in flight, whose wait is then no fault of the client.
+        warmup_s: requests scheduled within this time of the first are left out of every number.
+        min_completed: completed requests below which nothing is judged.
+        reachable: False when the target never answered anything.
+        partial: the run ended early; it can show a miss, never prove a pass.
+    """
+    default_limits = sla == Sla()
+    sla = DEFAULT_ACCEPTANCE if default_limits else sla
+    everything = tuple(records)
+    counted = _after_warmup(everything, warmup_s)
+    done = [record for record in counted if record.ok]
+    failed = len(counted) - len(done)
+    duration_s = _duration_s(counted)
+    good = sum(meets_limits(record, sla) for record in done)
+    steady = steady_window(counted, done)
+    user_ttft = LatencySummary.of(_present(record.user_ttft_s for record in done))
+    tpot = LatencySummary.of(_present(record.tpot_s for record in done))
+    queue = LatencySummary.of(record.client_queue_s for record in done)
+    tokens_in, tokens_out = sum(record.n_in for record in done), sum(record.n_out for record in done)
+    attainment = good / len(counted) if counted else None
+
+    success = success_objective(len(done), len(counted), sla)
+    latency = latency_objectives(sla, user_ttft, tpot)
+    goodput = goodput_objectives(sla, _rate(good, duration_s), attainment)
+    gates = (
+        complete_gate(partial),
+        reachable_gate(reachable, len(counted)),
+        Gate(name="failed share", passed=success.met, why=success.why),
+        completed_gate(len(done), min_completed),
+        client_gate(queue, client_cpu_ratio, max_concurrency),
+        rate_gate(steady, asked_rate_per_s),
+        *(Gate(name=item.name, passed=item.met, why=item.why) for item in (*latency, *goodput)),
+    )
+    verdict, reason = conclude(gates)
+    return SlaReport(
+        verdict=verdict,
+        reason=reason,
+        objectives=(*latency, success, *goodput),
+        gates=gates,
+        requests=len(counted),
+        completed=len(done),
+        failed=failed,
+        duration_s=duration_s,
+        asked_rate_per_s=asked_rate_per_s,
+        scheduled_rate_per_s=_scheduled_rate_per_s(counted),
+        request_rate_per_s=_rate(len(done), duration_s),
+        achieved_ratio=steady.ratio if steady else None,
+        input_tokens=tokens_in,
+        cached_tokens=_cached(done),
+        output_tokens=tokens_out,
+        output_tokens_per_s=_rate(tokens_out, duration_s),
+        total_tokens_per_s=_rate(tokens_in + tokens_out, duration_s),
+        goodput_rps=_rate(good, duration_s),
+        attainment_ratio=attainment,
+        ttft_s=LatencySummary.of(_present(record.ttft_s for record in done)),
+        tpot_s=tpot,
+        itl_s=LatencySummary.of(gap for record in done for gap in record.itl_s),
+        e2e_s=LatencySummary.of(record.e2e_s for record in done),
+        client_queue_s=queue,
+        user_ttft_s=user_ttft,
+        user_e2e_s=LatencySummary.of(record.user_e2e_s for record in done),
+        tenants=_tenants(counted, sla),
+        errors=tuple(Counter(record.error or "unknown" for record in counted if not record.ok).most_common()),
+        warmup_requests=len(everything) - len(counted),
+        default_limits=default_limits,
+        partial=partial,
+    )
+
+
+def _after_warmup(records: Sequence[RequestRecord], warmup_s: float) -> tuple[RequestRecord, ...]:
+    if not records or warmup_s <= 0:
+        return tuple(records)
+    start_s = min(record.t_sched_s for record in records) + warmup_s
+    return tuple(record for record in records if record.t_sched_s >= start_s)
+
+
+def _present(values: Iterable[float | None]) -> Iterable[float]:
+    return (value for value in values if value is not None)
+
+
+def _rate(count: float, duration_s: float) -> float:
+    return count / duration_s if duration_s > 0 else 0.0
+
+
+def _duration_s(records: Sequence[RequestRecord]) -> float:
+    if not records:
+        return 0.0
+    return max(record.t_last_s for record in records) - min(record.t_sched_s for record in records)
+
+
+def _scheduled_rate_per_s(records: Sequence[RequestRecord]) -> float:
+    """Arrivals a second of the schedule as drawn: n - 1 gaps between the first and the last."""
+    if len(records) < 2:
+        return 0.0
+    times_s = [record.t_sched_s for record in records]
+    return _rate(len(records) - 1, max(times_s) - min(times_s))
+
+
+def _cached(done: Sequence[RequestRecord]) -> int | None:
+    told = [record.cached_tokens for record in done if record.cached_tokens is not None]
+    return sum(told) if told else None
+
+
+def _tenants(records: Sequence[RequestRecord], sla: Sla) -> tuple[TenantReport, ...]:
+    by_tenant: dict[str, list[RequestRecord]] = {}
+    for record in records:
+        by_tenant.setdefault(record.tenant, []).append(record)
+    if set(by_tenant) <= {""}:
+        return ()
+    return tuple(_tenant(name, by_tenant[name], sla) for name in sorted(by_tenant))
+
+
+def _tenant(name: str, records: Sequence[RequestRecord], sla: Sla) -> TenantReport:
+    done = [record for record in records if record.ok]
+    return TenantReport(
+        id=name,
+        requests=len(records),
+        failed=len(records) - len(done),
+        tokens=sum(record.n_in + record.n_out for record in done),
+        sla_misses=len(records) - sum(meets_limits(record, sla) for record in done),
+        ttft_s=LatencySummary.of(_present(record.user_ttft_s for record in done)),
+    )

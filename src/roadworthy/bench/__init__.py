@@ -1,0 +1,1 @@
+"""Drive load at a service in real time, and report what it proves."""
