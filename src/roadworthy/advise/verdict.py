@@ -119,7 +119,7 @@ def judge(
     """The report on ``records``, in any order, against ``sla``.
 
     Args:
-        sla: objectives; when it states none, ``DEFAULT_ACCEPTANCE`` of :mod:`.objectives` applies and ``default_limits`` says so.
+        sla: objectives; when it states none, ``objectives.DEFAULT_ACCEPTANCE`` applies and ``default_limits`` says so.
         asked_rate_per_s: nominal arrival rate; None when the load had none, and the rate gate then does not apply.
         client_cpu_ratio: share of one core that the load generator used; None in virtual time.
         max_concurrency: the caller's cap on requests in flight, whose wait is then no fault of the client.
