@@ -53,6 +53,7 @@ class FakeEngine:
         self.metrics = "vllm:num_requests_running 0.0\nvllm:num_requests_waiting 0.0\nvllm:kv_cache_usage_perc 0.0\n"
         self.requests: list[Asked] = []
         self.asked = asyncio.Event()
+        self.all_closed = asyncio.Event()
         self.connections = 0
         self.open: set[_Connection] = set()
         self.url = ""
@@ -73,8 +74,9 @@ class FakeEngine:
             self._server = None
         for connection in tuple(self.open):
             connection.end()
-        while self.open:
-            await asyncio.sleep(0.001)
+        if self.open:
+            self.all_closed.clear()
+            await self.all_closed.wait()
 
     def close_idle(self) -> None:
         """Close every connection that is between requests, as uvicorn does after five seconds."""
@@ -104,6 +106,8 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.engine.open.discard(self)
+        if not self.engine.open:
+            self.engine.all_closed.set()
         if self.current is not None:
             self.current.left.set()
             self.current.writable.set()
@@ -164,7 +168,8 @@ class _Connection(asyncio.Protocol):
         elif asked.path == "/metrics":
             await asked.send(response(200, self.engine.metrics.encode(), content_type="text/plain"))
         elif asked.path == "/v1/models":
-            cards = [{"id": name, "object": "model", "root": "/srv/secret", "max_model_len": 4096} for name in self.engine.models]
+            card = {"object": "model", "root": "/srv/secret", "max_model_len": 4096}
+            cards = [{"id": name, **card} for name in self.engine.models]
             await asked.send(response(200, json.dumps({"object": "list", "data": cards}).encode()))
         else:
             await asked.send(response(404, b"{}"))
@@ -199,14 +204,14 @@ def chunk(data: bytes) -> bytes:
 
 
 STREAM_HEAD = (
-    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\nserver: uvicorn\r\nx-engine-secret: 10.0.0.7\r\n"
-    b"transfer-encoding: chunked\r\n\r\n"
+    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\nserver: uvicorn\r\n"
+    b"x-engine-secret: 10.0.0.7\r\ntransfer-encoding: chunked\r\n\r\n"
 )
 END = b"0\r\n\r\n"
 
 
 def response(status: int, body: bytes, *, content_type: str = "application/json") -> bytes:
-    head = f"HTTP/1.1 {status} X\r\ncontent-type: {content_type}\r\nserver: uvicorn\r\ncontent-length: {len(body)}\r\n\r\n"
+    head = f"HTTP/1.1 {status} X\r\ncontent-type: {content_type}\r\ncontent-length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
 
@@ -256,10 +261,7 @@ def wire(*pieces: bytes, cut: bool = False) -> Answer:
         for piece in pieces:
             await asked.send(piece)
         if cut:
-            # let what was written reach the wire before the reset
-            while asked.transport.get_write_buffer_size():
-                await asyncio.sleep(0)
-            asked.transport.close()
+            asked.transport.close()  # after what was written, unlike ``cut``
 
     return answer
 

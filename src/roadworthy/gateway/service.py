@@ -165,6 +165,10 @@ class Gateway:
 
     # what it is told
 
+    def cut(self) -> None:
+        """Do not wait any longer: a ``stop`` in progress ends the requests that are left now."""
+        self._plane.cut()
+
     def set_draining(self, url: str, draining: bool) -> None:
         """Send no new requests to the engine at ``url`` (or do again). Raises KeyError for one that is not ours."""
         self._plane.endpoints[url].draining = draining

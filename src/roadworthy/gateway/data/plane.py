@@ -192,14 +192,18 @@ class DataPlane:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(grace_s):
                     await self._emptied.wait()
-        for exchange in tuple(self.exchanges):
-            exchange.cut()
+        self.cut()
         await self._close_clients()
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for endpoint in self.endpoint_list:
             endpoint.close_idle()
+
+    def cut(self) -> None:
+        """End every request in progress with an error."""
+        for exchange in tuple(self.exchanges):
+            exchange.cut()
 
     async def _close_clients(self) -> None:
         for client in tuple(self.clients):

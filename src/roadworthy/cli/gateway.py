@@ -1,0 +1,131 @@
+"""`roadworthy gateway`: the gateway alone, in front of engines that run already."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from roadworthy.core.errors import SpecError
+
+if TYPE_CHECKING:
+    from roadworthy.gateway.service import Gateway
+    from roadworthy.spec.values import Tenant
+
+
+@click.command()
+@click.argument("spec", metavar="SPEC")
+@click.option("--host", help="Address to listen on; the document's gateway.host otherwise.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Data port; 0 takes a free one.")
+@click.option("--admin-port", type=click.IntRange(0, 65535), help="Admin port; 0 takes a free one.")
+@click.option("--ready-file", type=click.Path(path_type=Path), help="Written once it serves.")
+@click.option(
+    "--drain", "drain_s", type=click.FloatRange(min=0), default=10.0, show_default=True,
+    help="Seconds that requests in progress get when it is told to stop.",
+)  # fmt: skip
+def command(
+    spec: str, host: str | None, port: int | None, admin_port: int | None, ready_file: Path | None, drain_s: float
+) -> None:
+    """Serve tenants through the OpenAI-compatible gateway alone.
+
+    SPEC is the deployment document; requests go to the engines under engine.endpoints, which may appear later. Ends on
+    Ctrl-C or SIGTERM, after the requests in progress.
+    """
+    from roadworthy.adapters.documents import load_document
+    from roadworthy.cli.tenant_keys import with_keys
+    from roadworthy.gateway.config import GatewayConfig
+    from roadworthy.gateway.service import Gateway
+
+    deployment = load_document(spec)
+    tenants = with_keys(deployment.tenants, os.environ)
+    config = GatewayConfig.from_deployment(deployment, tenants=tenants, host=host, port=port, admin_port=admin_port)
+    raise_descriptor_limit()
+    serving = _serve(Gateway(config), tenants=tenants, ready_file=ready_file, drain_s=drain_s)
+    with _no_stale_file(ready_file), asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(serving)
+
+
+async def _serve(gateway: Gateway, *, tenants: tuple[Tenant, ...], ready_file: Path | None, drain_s: float) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        await gateway.start()
+        if ready_file is not None:
+            _write_ready(gateway, tenants, ready_file)
+        _say_where(gateway)
+        await stop.wait()
+        # a second signal means now: what is in progress is cut
+        click.echo("stopping: requests in progress may end, Ctrl-C again cuts them", err=True)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, gateway.cut)
+    finally:
+        await gateway.stop(drain_s)
+
+
+@contextlib.contextmanager
+def _no_stale_file(path: Path | None) -> Iterator[None]:
+    """No ready file before we serve or after: whoever waits for it must not find that of an earlier run."""
+    try:
+        if path is not None:
+            path.unlink(missing_ok=True)
+        yield
+    except IsADirectoryError as error:
+        raise SpecError(f"{path}: is a folder, wanted a file", hint="name a file with --ready-file") from error
+    finally:
+        if path is not None and path.is_file():
+            path.unlink(missing_ok=True)
+
+
+def _write_ready(gateway: Gateway, tenants: tuple[Tenant, ...], path: Path) -> None:
+    from roadworthy.adapters.ready_file import Ready, ReadyEngine, ReadyTenant, write_ready
+
+    write_ready(
+        path,
+        Ready(
+            data_url=gateway.data_url,
+            admin_url=gateway.admin_url,
+            engines=tuple(ReadyEngine(url=one.url, pid=None) for one in gateway.status().endpoints),
+            tenants=tuple(ReadyTenant(id=tenant.id, key=tenant.key or "") for tenant in tenants),
+        ),
+    )
+
+
+def _say_where(gateway: Gateway) -> None:
+    click.echo(f"serving at {gateway.data_url}, admin at {gateway.admin_url}", err=True)
+    for endpoint in gateway.status().endpoints:
+        if not endpoint.reachable:
+            click.echo(f"warning: engine {endpoint.url} does not answer yet: {endpoint.note}", err=True)
+    if gateway.open_access:
+        click.echo(
+            "warning: the document names no tenant, so anyone who reaches the port may use it\n"
+            "hint: add tenants: [{id: NAME, key_env: VARIABLE}]",
+            err=True,
+        )
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's loop where it exists; the data port is measured on it."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+def raise_descriptor_limit() -> None:
+    """Take all the file descriptors that the system lets us have: a stream needs two."""
+    import resource
+
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    except (ValueError, OSError):
+        return  # some containers refuse; the gateway then says 503 when it runs out
