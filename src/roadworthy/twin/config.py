@@ -1,0 +1,117 @@
+"""What one twin is: the settings and the memory of one data-parallel rank of an engine, as a file can hold them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from roadworthy.core.errors import SpecError
+from roadworthy.plan.cache import CacheGroup, CacheLayout
+from roadworthy.plan.timing import RooflineStepTime
+
+Policy = Literal["fcfs", "priority"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TwinConfig:
+    """One engine core of vLLM v1, in the engine's own settings.
+
+    Args:
+        models: names it answers to; the first is the one it reports.
+        cache: how many blocks a request holds.
+        kv_blocks: blocks of the pool, block 0 included, which is a placeholder that nobody gets.
+        max_num_seqs: requests that run at once.
+        max_num_batched_tokens: token budget of one step.
+        max_model_len: prompt and answer of one request together, in tokens.
+        step_time: seconds of a step, and how many pipeline stages it passes.
+        max_num_queued_reqs: unfinished requests above which a new one is refused; None never refuses.
+        policy: ``fcfs``, or ``priority`` (lower goes first, and is preempted last).
+        answer_tokens: length of an answer whose request sets no limit; the twin has no end-of-text of its own.
+        engine_version: the version of vLLM that is modelled.
+        label: what every surface of the twin says it is.
+
+    Raises:
+        ValueError: a number is not positive, or the pool cannot hold one request of ``max_model_len``, which vLLM
+            refuses at start-up too.
+    """
+
+    models: tuple[str, ...]
+    cache: CacheLayout
+    kv_blocks: int
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    max_model_len: int
+    step_time: RooflineStepTime
+    enable_prefix_caching: bool = True
+    max_num_queued_reqs: int | None = None
+    policy: Policy = "fcfs"
+    answer_tokens: int = 256
+    engine_version: str = ""
+    label: Literal["simulated"] = "simulated"
+
+    def __post_init__(self) -> None:
+        if not self.models:
+            raise ValueError("models: a twin needs at least one name to answer to")
+        for name in ("max_num_seqs", "max_num_batched_tokens", "answer_tokens"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} {getattr(self, name)} is not positive")
+        if self.max_model_len < 2:
+            raise ValueError(f"max_model_len {self.max_model_len} has no room for one token in and one out")
+        if self.policy not in ("fcfs", "priority"):
+            raise ValueError(f"policy {self.policy!r} is neither fcfs nor priority")
+        if self.label != "simulated":
+            raise ValueError(f"label {self.label!r}: a twin is always labelled simulated")
+        needed = largest_request_blocks(self.cache, self.max_model_len, self.max_num_batched_tokens)
+        if needed > self.kv_blocks - 1:
+            raise ValueError(
+                f"kv_blocks {self.kv_blocks} hold no request of max_model_len {self.max_model_len}: "
+                f"it takes {needed} and block 0 is a placeholder"
+            )
+
+    def to_json(self) -> str:
+        """The configuration as one JSON document that :meth:`from_json` reads back to an equal value."""
+        return json.dumps(asdict(self), indent=2)
+
+    @classmethod
+    def from_json(cls, text: str) -> TwinConfig:
+        """The configuration in ``text``. Raises SpecError with the place when it is not one."""
+        try:
+            document = json.loads(text)
+        except ValueError as error:
+            raise SpecError(f"twin configuration: not JSON: {error}") from error
+        if not isinstance(document, dict):
+            raise SpecError(f"twin configuration: {type(document).__name__}, wanted an object")
+        try:
+            cache = document.pop("cache")
+            groups = tuple(CacheGroup(**group) for group in cache.pop("groups"))
+            layout = CacheLayout(groups=groups, bytes_per_block=tuple(cache.pop("bytes_per_block")), **cache)
+            step_time = RooflineStepTime(**document.pop("step_time"))
+            return cls(models=tuple(document.pop("models")), cache=layout, step_time=step_time, **_scalars(document))
+        except KeyError as error:
+            raise SpecError(f"twin configuration: {error} is missing") from error
+        except (TypeError, ValueError, AttributeError) as error:
+            raise SpecError(f"twin configuration: {error}") from error
+
+
+def _scalars(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The remaining fields, each of the type its default or neighbour shows."""
+    texts = {"policy", "engine_version", "label"}
+    for name, value in document.items():
+        if name == "enable_prefix_caching":
+            fits = isinstance(value, bool)
+        elif name in texts:
+            fits = isinstance(value, str)
+        else:
+            fits = isinstance(value, int) or (name == "max_num_queued_reqs" and value is None)
+        if not fits:
+            raise ValueError(f"{name}: {value!r} is of the wrong type")
+    return dict(document)
+
+
+def largest_request_blocks(cache: CacheLayout, max_model_len: int, max_num_batched_tokens: int) -> int:
+    """Blocks that one request of ``max_model_len`` may hold at its peak, prefill chunks of a full budget included."""
+    return sum(
+        max(group.held(max_model_len), group.admitted(max_model_len, max_num_batched_tokens)) for group in cache.groups
+    )
