@@ -1,0 +1,1 @@
+"""Facts shipped as YAML: GPUs, links, engines, model shapes; each with its source."""
