@@ -18,6 +18,11 @@ MAX_ERROR_BODY_BYTES = 65536
 _TOKEN_KEYS = ("content", "reasoning", "reasoning_content", "tool_calls")
 
 
+def is_simulated(label: str) -> bool:
+    """Whether an engine's own label (``Server``, a model's owner, a fingerprint) says that it is a simulation."""
+    return "simulated" in label.lower()
+
+
 class AnswerReader:
     """Collects one answer. Call ``head`` once, ``feed`` for each piece of the body, then ``outcome`` once."""
 
@@ -42,9 +47,9 @@ class AnswerReader:
         """The status and the headers that matter."""
         self._status = status
         self._is_stream = status == 200 and content_type.startswith("text/event-stream")
-        self._simulated = "simulated" in server
+        self._simulated = is_simulated(server)
         if status == 200 and not self._is_stream:
-            self._error = f"answered {content_type or 'no content type'}, not an event stream"
+            self._error = _clean(f"answered {content_type or 'no content type'}, not an event stream")
 
     def feed(self, data: bytes, now_s: float) -> None:
         """A piece of the body, cut anywhere, read at ``now_s``."""
@@ -81,7 +86,7 @@ class AnswerReader:
         if self._error:
             return self._error
         if self._status and self._status != 200:
-            return f"HTTP {self._status}: {_message(self._tail)}"[:MAX_ERROR_CHARS]
+            return _clean(f"HTTP {self._status}: {_message(self._tail)}")
         if self._done:
             return ""
         return cut or "the stream ended without [DONE]"
@@ -94,13 +99,13 @@ class AnswerReader:
             event = json.loads(data)
             self._read(event, now_s)
         except (ValueError, KeyError, TypeError, AttributeError, IndexError):
-            self._error = self._error or f"an event that is no completion chunk: {_text(data)}"[:MAX_ERROR_CHARS]
+            self._error = self._error or _clean(f"an event that is no completion chunk: {_text(data)}")
 
     def _read(self, event: dict[str, Any], now_s: float) -> None:
         if "error" in event:
             error = event["error"]
             code = error.get("code") if isinstance(error, dict) else None
-            self._error = f"error event {code or ''}: {_error_text(error)}".replace(" :", ":")[:MAX_ERROR_CHARS]
+            self._error = _clean(f"error event{f' {code}' if code else ''}: {_error_text(error)}")
             return
         choices = event.get("choices")
         if choices:
@@ -108,6 +113,7 @@ class AnswerReader:
         usage = event.get("usage")
         if usage:
             self._n_in, self._n_out = usage["prompt_tokens"], usage["completion_tokens"]
+            self._simulated |= is_simulated(event.get("system_fingerprint") or "")
             details = usage.get("prompt_tokens_details")
             if details:
                 self._cached = details.get("cached_tokens")
@@ -143,4 +149,10 @@ def _error_text(error: object) -> str:
 
 
 def _text(data: bytes) -> str:
-    return " ".join(data.decode("utf-8", "replace").split())
+    return data.decode("utf-8", "replace").strip()
+
+
+def _clean(text: str) -> str:
+    """One line of printable characters of a sensible length: it ends up on a terminal."""
+    printable = "".join(char if char.isprintable() else " " for char in text[: 4 * MAX_ERROR_CHARS])
+    return " ".join(printable.split())[:MAX_ERROR_CHARS]

@@ -1,0 +1,255 @@
+"""The HTML report: one file that opens offline, with no script and no address in it.
+
+Everything that came from outside (names, errors, URLs of the target) is escaped, and the page's own policy forbids
+loading anything, so that a report can be mailed around.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import TYPE_CHECKING
+
+from roadworthy.bench import plots
+from roadworthy.bench.report_style import STYLE
+from roadworthy.bench.sections import (
+    LATENCIES,
+    OF_MET,
+    RunSection,
+    Section,
+    TableSection,
+    objective_name,
+    objective_value,
+    sample_notes,
+    too_few,
+)
+from roadworthy.core.units import format_count, format_duration
+
+if TYPE_CHECKING:
+    from roadworthy.advise.objectives import Objective
+    from roadworthy.advise.verdict import SlaReport
+    from roadworthy.core.latency import LatencySummary
+
+_WORDS = {"met": "Met", "missed": "Missed", "undecided": "Undecided"}
+_SIGNS = {"met": "✓", "missed": "✕", "undecided": "?"}
+
+
+def render_html(title: str, sections: Sequence[Section], *, subtitle: str = "", generator: str = "roadworthy") -> str:
+    """The whole page. Runs get a verdict each at the top, in the order of ``sections``."""
+    runs = [section for section in sections if isinstance(section, RunSection)]
+    body = [
+        f"<header><h1>{escape(title)}</h1>{_paragraph(subtitle, 'subtitle')}</header>",
+        *(_banner(run, linked=len(runs) > 1) for run in runs),
+        *(_section(section, index, headed=len(sections) > 1) for index, section in enumerate(sections)),
+        f"<footer>{escape(generator)}</footer>",
+    ]
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/>'
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\"/>"
+        '<meta name="viewport" content="width=device-width, initial-scale=1"/>'
+        '<meta name="color-scheme" content="light dark"/>'
+        f"<title>{escape(title)}</title><style>{STYLE}</style></head>\n<body><main>\n"
+        + "\n".join(body)
+        + "\n</main></body></html>\n"
+    )
+
+
+def _section(section: Section, index: int, *, headed: bool) -> str:
+    if isinstance(section, TableSection):
+        table = _table(section.columns, section.rows)
+        return f"<section><h2>{escape(section.title)}</h2>{table}{_paragraph(section.note, 'note')}</section>"
+    return _run(section, headed=headed or index > 0)
+
+
+def _banner(run: RunSection, *, linked: bool) -> str:
+    verdict = run.report.verdict
+    title = f'<span class="of">{escape(run.title)}</span>' if linked else ""
+    return (
+        f'<div class="banner {verdict}"><span class="sign">{_SIGNS[verdict]}</span><div>'
+        f"<strong>{_WORDS[verdict]}</strong>{title}{_badge(run)}"
+        f"<p>{escape(_sentence(run.report.reason))}</p></div></div>"
+    )
+
+
+def _run(run: RunSection, *, headed: bool) -> str:
+    report = run.report
+    notes = (*run.notes, *sample_notes(report))
+    heading = f"<h2>{escape(run.title)}{_badge(run)}</h2>" if headed else ""
+    return (
+        f"<section>{heading}"
+        f"{_tiles(report)}"
+        f"<h3>Objectives</h3>{_objectives(report.objectives)}"
+        f"<h3>Latency</h3>{_latencies(report)}"
+        f"{_notes(notes)}"
+        f"{_plots(run)}"
+        f"{_tenants(report)}{_errors(report)}"
+        f"<details><summary>Gates passed on the way to the verdict</summary>{_gates(report)}</details>"
+        f"{_facts(run.facts)}</section>"
+    )
+
+
+def _badge(run: RunSection) -> str:
+    badges = ['<span class="badge simulated">simulated engine</span>'] if run.simulated else []
+    badges += ['<span class="badge">partial</span>'] if run.report.partial else []
+    return "".join(badges)
+
+
+def _tiles(report: SlaReport) -> str:
+    asked = "" if report.asked_rate_per_s is None else f"asked {report.asked_rate_per_s:.2f}/s"
+    attained = "" if report.attainment_ratio is None else f"{report.attainment_ratio:.1%} of requests"
+    tiles = (
+        ("requests", format_count(report.requests), f"{format_count(report.failed)} failed"),
+        ("completed a second", f"{report.request_rate_per_s:.2f}", asked),
+        ("output tokens a second", format_count(report.output_tokens_per_s), f"{report.total_tokens_per_s:,.0f} total"),
+        ("goodput a second", f"{report.goodput_rps:.2f}", attained),
+        ("duration", format_duration(report.duration_s), "drain included"),
+    )
+    cells = (
+        f"<div><span>{escape(name)}</span><b>{escape(value)}</b><small>{escape(more)}</small></div>"
+        for name, value, more in tiles
+    )
+    return f'<div class="tiles">{"".join(cells)}</div>'
+
+
+def _objectives(objectives: Sequence[Objective]) -> str:
+    rows = "".join(
+        f'<tr><td class="word {OF_MET[item.met]}">{_SIGNS[OF_MET[item.met]]} {OF_MET[item.met]}</td>'
+        f"<th>{escape(objective_name(item))}</th>"
+        f'<td class="number">{escape(objective_value(item, item.limit))}</td>'
+        f'<td class="number">{escape(objective_value(item, item.measured))}</td>'
+        f"<td>{escape(item.why)}</td></tr>"
+        for item in objectives
+    )
+    numbers = '<td class="number">limit</td><td class="number">measured</td>'
+    head = f"<tr><td></td><th>objective</th>{numbers}<td>why</td></tr>"
+    return _scroll(f"<table><thead>{head}</thead><tbody>{rows}</tbody></table>")
+
+
+def _latencies(report: SlaReport) -> str:
+    rows = "".join(
+        f'<tr><th title="{escape(meaning)}">{escape(name)}</th>{_cells(getattr(report, field))}'
+        f'<td class="meaning">{escape(meaning)}</td></tr>'
+        for field, name, meaning in LATENCIES
+    )
+    names = "".join(f'<td class="number">{name}</td>' for name in ("mean", "P50", "P90", "P95", "P99"))
+    head = f"<tr><td></td>{names}<td></td></tr>"
+    return _scroll(f"<table><thead>{head}</thead><tbody>{rows}</tbody></table>")
+
+
+def _cells(summary: LatencySummary) -> str:
+    if not summary.count:
+        return '<td class="number">–</td>' * 5
+    mean = f'<td class="number">{format_duration(summary.mean)}</td>'
+    return mean + "".join(
+        f'<td class="number weak">{format_duration(value)}*</td>'
+        if too_few(summary, percent)
+        else f'<td class="number">{format_duration(value)}</td>'
+        for percent, value in ((50, summary.p50), (90, summary.p90), (95, summary.p95), (99, summary.p99))
+    )
+
+
+def _plots(run: RunSection) -> str:
+    done = [record for record in run.records if record.ok]
+    if not run.records:
+        return ""
+    limits = {item.name: item.limit for item in run.report.objectives}
+    ttft, tpot = limits.get("ttft_p99"), limits.get("tpot_p99")
+    user_ttft = [(record.t_sched_s, record.user_ttft_s) for record in done if record.user_ttft_s is not None]
+    gaps = [gap for record in done for gap in record.itl_s]
+    figures = (
+        ("TTFT, user", plots.latency_cdf("TTFT", [value for _, value in user_ttft], limit_s=ttft, limit_name="P99 ≤")),
+        (
+            "TPOT",
+            plots.latency_cdf(
+                "TPOT", [r.tpot_s for r in done if r.tpot_s is not None], limit_s=tpot, limit_name="P99 ≤"
+            ),
+        ),
+        ("ITL", plots.latency_cdf("ITL", gaps)) if gaps else ("", ""),
+        ("E2E", plots.latency_cdf("E2E", [record.e2e_s for record in done])),
+        ("TTFT over time", plots.latency_scatter("TTFT", user_ttft, _failures(run), limit_s=ttft)),
+        ("Requests in flight", plots.in_flight([(record.t_send_s, record.t_last_s) for record in run.records])),
+    )
+    drawn = (f"<figure><figcaption>{escape(name)}</figcaption>{svg}</figure>" for name, svg in figures if svg)
+    return f'<h3>Distribution and timeline</h3><div class="plots">{"".join(drawn)}</div>'
+
+
+def _failures(run: RunSection) -> list[float]:
+    return [record.t_sched_s for record in run.records if not record.ok]
+
+
+def _tenants(report: SlaReport) -> str:
+    if not report.tenants:
+        return ""
+    rows = [
+        (
+            tenant.id or "(none)",
+            format_count(tenant.requests),
+            format_count(tenant.failed),
+            format_count(tenant.tokens),
+            format_count(tenant.sla_misses),
+            format_duration(tenant.ttft_s.p50) if tenant.ttft_s.count else "–",
+            format_duration(tenant.ttft_s.p95) if tenant.ttft_s.count else "–",
+        )
+        for tenant in report.tenants
+    ]
+    columns = ("tenant", "requests", "failed", "tokens", "SLA misses", "TTFT P50", "TTFT P95")
+    return f"<h3>Tenants</h3>{_table(columns, rows)}"
+
+
+def _errors(report: SlaReport) -> str:
+    if not report.errors:
+        return ""
+    rows = [(format_count(count), error) for error, count in report.errors[:12]]
+    return f"<h3>Failures</h3>{_table(('requests', 'error'), rows)}"
+
+
+def _gates(report: SlaReport) -> str:
+    return _table(
+        ("gate", "passed", "why"), [(gate.name, _PASSED[gate.passed], gate.why) for gate in report.gates]
+    )  # fmt: skip
+
+
+_PASSED = {True: "yes", False: "no", None: "cannot tell"}
+
+
+def _facts(facts: Sequence[tuple[str, str]]) -> str:
+    if not facts:
+        return ""
+    items = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts)
+    return f"<h3>The run</h3><dl>{items}</dl>"
+
+
+def _notes(notes: Iterable[str]) -> str:
+    items = "".join(f"<li>{escape(note)}</li>" for note in notes)
+    return f'<ul class="notes">{items}</ul>' if items else ""
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A plain table; a column whose every cell starts like a number is aligned as one."""
+    rows = [tuple(row) for row in rows]
+    width = max([len(columns), *(len(row) for row in rows)], default=0)
+    numeric = [bool(rows) and all(_is_number(row[at]) for row in rows if at < len(row)) for at in range(width)]
+    head = "".join(_cell("th", name, numeric[at]) for at, name in enumerate(columns))
+    body = "".join(f"<tr>{''.join(_cell('td', cell, numeric[at]) for at, cell in enumerate(row))}</tr>" for row in rows)
+    return _scroll(f"<table>{f'<thead><tr>{head}</tr></thead>' if head else ''}<tbody>{body}</tbody></table>")
+
+
+def _is_number(text: str) -> bool:
+    return text in ("", "–") or (text.lstrip("-+~≈<>")[:1].isdigit() and len(text) < 20)
+
+
+def _cell(tag: str, text: str, numeric: bool) -> str:
+    kind = ' class="number"' if numeric else ""
+    return f"<{tag}{kind}>{escape(text)}</{tag}>"
+
+
+def _scroll(table: str) -> str:
+    return f'<div class="scroll">{table}</div>'
+
+
+def _paragraph(text: str, kind: str) -> str:
+    return f'<p class="{kind}">{escape(text)}</p>' if text else ""
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")

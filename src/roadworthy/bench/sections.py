@@ -1,0 +1,101 @@
+"""What a report is made of, whoever renders it: runs that were judged, and tables that came from elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from roadworthy.core.latency import MIN_SAMPLES
+from roadworthy.core.units import format_duration
+
+if TYPE_CHECKING:
+    from roadworthy.advise.gates import Verdict
+    from roadworthy.advise.objectives import Objective
+    from roadworthy.advise.verdict import SlaReport
+    from roadworthy.core.latency import LatencySummary
+    from roadworthy.core.records import RequestRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSection:
+    """One run with its verdict, such as "live, 20 s" or "virtual time".
+
+    Args:
+        facts: (name, value) pairs that let a reader repeat the run: target, model, seed, rate.
+        notes: what a reader must know to read the numbers right.
+        simulated: the engine was a model of one; it is said wherever the numbers show.
+        records: the requests, for the plots; may be empty.
+    """
+
+    title: str
+    report: SlaReport
+    records: tuple[RequestRecord, ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+    simulated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSection:
+    """A table made elsewhere, such as the plan or the cost: column names may be empty, cells are plain text."""
+
+    title: str
+    rows: tuple[tuple[str, ...], ...]
+    columns: tuple[str, ...] = ()
+    note: str = ""
+
+
+Section = RunSection | TableSection
+
+LATENCIES = (
+    ("ttft_s", "TTFT", "send to first token"),
+    ("user_ttft_s", "TTFT, user", "scheduled arrival to first token; judged"),
+    ("tpot_s", "TPOT", "time per output token after the first; judged"),
+    ("itl_s", "ITL", "gap between stream events"),
+    ("e2e_s", "E2E", "send to last token"),
+    ("client_queue_s", "client lag", "scheduled arrival to send"),
+)
+"""Field of the report, short name, meaning; the order in which reports show them."""
+
+
+OF_MET: dict[bool | None, Verdict] = {True: "met", False: "missed", None: "undecided"}
+"""The word for an objective's ``met``."""
+
+
+def objective_name(objective: Objective) -> str:
+    """``TTFT P99`` of ``ttft_p99``; other names are words already."""
+    word, _, percentile = objective.name.partition("_")
+    return f"{word.upper()} {percentile.upper()}" if percentile else word
+
+
+def objective_value(objective: Objective, value: float | None) -> str:
+    """A limit or a measurement in the objective's own unit; a dash for none."""
+    if value is None:
+        return "–"
+    if objective.unit == "s":
+        return format_duration(value)
+    return f"{value:.2%}" if objective.unit == "ratio" else f"{value:.2f}/s"
+
+
+def too_few(summary: LatencySummary, percent: int) -> bool:
+    """Whether a percentile is shown only for orientation, since a verdict on it would want more samples."""
+    return summary.count < MIN_SAMPLES[percent]
+
+
+def sample_notes(report: SlaReport) -> tuple[str, ...]:
+    """What the size of the sample allows to be said, in sentences."""
+    notes = []
+    short = [percent for percent in sorted(MIN_SAMPLES) if report.completed < MIN_SAMPLES[percent]]
+    if short:
+        wanted = ", ".join(f"P{percent} {MIN_SAMPLES[percent]:,}" for percent in short)
+        notes.append(
+            f"{report.completed:,} requests completed; a verdict wants more for {wanted}. "
+            "Percentiles marked * are shown, not judged."
+        )
+    if report.warmup_requests:
+        notes.append(f"{report.warmup_requests:,} warm-up requests are left out of every number.")
+    if report.default_limits:
+        notes.append("No objective was stated: the default acceptance limits apply.")
+    if report.partial:
+        notes.append("The run was ended early; this report is partial.")
+    return tuple(notes)
