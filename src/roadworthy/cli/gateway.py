@@ -46,9 +46,9 @@ def command(
     tenants = with_keys(deployment.tenants, os.environ)
     config = GatewayConfig.from_deployment(deployment, tenants=tenants, host=host, port=port, admin_port=admin_port)
     raise_descriptor_limit()
-    serving = _serve(Gateway(config), tenants=tenants, ready_file=ready_file, drain_s=drain_s)
+    gateway = Gateway(config)
     with _no_stale_file(ready_file), asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(serving)
+        runner.run(_serve(gateway, tenants=tenants, ready_file=ready_file, drain_s=drain_s))
 
 
 async def _serve(gateway: Gateway, *, tenants: tuple[Tenant, ...], ready_file: Path | None, drain_s: float) -> None:

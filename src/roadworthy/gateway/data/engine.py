@@ -87,9 +87,10 @@ class EngineConnection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            self.abort()
-            exchange.engine_lost(self)
-            return
+            if not self._complete:
+                self.abort()
+                exchange.engine_lost(self)
+                return
         self._deliver(exchange)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -125,6 +126,11 @@ class EngineConnection(asyncio.Protocol):
 
     # what the parser calls
 
+    def on_message_begin(self) -> None:
+        if self._complete:  # more than was asked for: no second answer may come out of this connection
+            self._keep_alive = False
+            raise _SurplusError
+
     def on_header(self, name: bytes, value: bytes) -> None:
         field = name.lower()
         if field == b"content-type":
@@ -145,3 +151,7 @@ class EngineConnection(asyncio.Protocol):
         if self._status:
             self._complete = True
             self._keep_alive = self._parser.should_keep_alive()
+
+
+class _SurplusError(Exception):
+    """Stops the parser behind a complete answer."""
