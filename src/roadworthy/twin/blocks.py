@@ -17,11 +17,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from roadworthy.twin.prompt import block_contents
-
 if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable
+
     from roadworthy.plan.cache import CacheLayout
-    from roadworthy.twin.prompt import Segment
 
 
 class Unit:
@@ -79,12 +78,12 @@ class BlockPool:
         """Share of the pool in use, as ``vllm:kv_cache_usage_perc`` counts it."""
         return 1 - self.free_blocks / self.total_blocks
 
-    def keys_of(self, segments: tuple[Segment, ...]) -> list[int]:
-        """Hash chain over the full units of ``segments``; empty without prefix caching."""
+    def keys_of(self, contents: Iterable[Hashable]) -> list[int]:
+        """Hash chain over the contents of a sequence's full units; empty without prefix caching."""
         keys: list[int] = []
         key = 0
         if self.caching:
-            for content in block_contents(segments, self.unit_tokens):
+            for content in contents:
                 key = hash((key, content))
                 keys.append(key)
         return keys

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 from roadworthy.core.errors import Refused
 from roadworthy.plan.timing import StepLoad
 from roadworthy.twin.blocks import Holding
-from roadworthy.twin.prompt import Segment
+from roadworthy.twin.prompt import Segment, block_contents
 from roadworthy.twin.requests import EngineStats, Finished, Output, Sequence
 from roadworthy.twin.scheduler import Scheduler
 
@@ -57,6 +57,11 @@ class Engine:
         self._finished: dict[FinishReason, int] = {"stop": 0, "length": 0, "abort": 0}
         self._busy_s = 0.0
 
+    @property
+    def unit_tokens(self) -> int:
+        """Tokens of one step of the prefix cache: hits are multiples of it."""
+        return self._scheduler.pool.unit_tokens
+
     def add(self, request: TwinRequest, now_s: float) -> None:
         """Queue ``request``. Requests added before the next ``advance`` at the same moment may share a batch.
 
@@ -79,7 +84,8 @@ class Engine:
         if request.id in self._sequences:
             raise ValueError(f"request {request.id}: the id is in use")
         answer = Segment(request.answer_id or f"answer of {request.id}", min(request.output_tokens, room))
-        holding = Holding(self._scheduler.pool.keys_of((*request.segments, answer)))
+        cut = block_contents((*request.segments, answer), self.unit_tokens)
+        holding = Holding(self._scheduler.pool.keys_of(cut if request.contents is None else request.contents))
         self._order += 1
         seq = Sequence(request, holding, limit=answer.tokens, order=self._order, queued_s=now_s)
         self._sequences[request.id] = seq

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -25,6 +26,8 @@ class TwinRequest:
         ends_with: the finish reason when all of them came: ``stop`` for an end of text, ``length`` for a limit.
         answer_id: names the text of the answer, so that a later prompt that contains it can hit its cached blocks.
         priority: with the ``priority`` policy, lower goes first.
+        contents: what each full unit (``Engine.unit_tokens``) of prompt and answer holds, from a caller that knows
+            the text; equal values mean equal text. None cuts them from the segments.
     """
 
     id: str
@@ -33,6 +36,7 @@ class TwinRequest:
     ends_with: EndsWith = "length"
     answer_id: str = ""
     priority: int = 0
+    contents: tuple[Hashable, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.prompt_tokens < 1 or self.output_tokens < 1:
