@@ -47,7 +47,7 @@ def command(
     config = GatewayConfig.from_deployment(deployment, tenants=tenants, host=host, port=port, admin_port=admin_port)
     raise_descriptor_limit()
     gateway = Gateway(config)
-    with _no_stale_file(ready_file), asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with no_stale_file(ready_file), asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_serve(gateway, tenants=tenants, ready_file=ready_file, drain_s=drain_s))
 
 
@@ -71,7 +71,7 @@ async def _serve(gateway: Gateway, *, tenants: tuple[Tenant, ...], ready_file: P
 
 
 @contextlib.contextmanager
-def _no_stale_file(path: Path | None) -> Iterator[None]:
+def no_stale_file(path: Path | None) -> Iterator[None]:
     """No ready file before we serve or after: whoever waits for it must not find that of an earlier run."""
     try:
         if path is not None:
@@ -111,7 +111,7 @@ def _say_where(gateway: Gateway) -> None:
         )
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     """uvloop's loop where it exists; the data port is measured on it."""
     try:
         import uvloop
