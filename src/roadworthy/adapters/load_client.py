@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import ssl
 import time
 from collections.abc import Callable
@@ -137,7 +138,7 @@ class LoadClient:
         except TimeoutError:
             return f"no end of the answer within {self._timeout_s:g} s"
         except OSError as error:
-            return f"cannot connect: {error.strerror or type(error).__name__}"
+            return f"cannot connect: {_reason(error)}"
 
     async def _connection(self) -> tuple[_Connection, bool]:
         while self._idle:
@@ -154,7 +155,7 @@ class LoadClient:
                     ssl=self._tls,
                 )
         except TimeoutError:
-            raise OSError(0, f"no connection within {CONNECT_TIMEOUT_S:g} s") from None
+            raise OSError(f"no connection within {CONNECT_TIMEOUT_S:g} s") from None
         self._open.add(fresh)
         return fresh, False
 
@@ -186,6 +187,13 @@ class LoadClient:
         if session:
             lines.append(f"x-session-id: {session}")
         return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+def _reason(error: OSError) -> str:
+    """The system's own words; asyncio replaces them, and says which of several addresses failed how."""
+    if error.errno and error.errno > 0:
+        return os.strerror(error.errno).lower()
+    return error.strerror or str(error) or type(error).__name__
 
 
 class _PlainReader:

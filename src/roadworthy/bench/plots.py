@@ -60,7 +60,7 @@ def latency_cdf(name: str, values_s: Sequence[float], *, limit_s: float | None =
     ordered = sorted(values_s)
     if not ordered:
         return _empty(f"{name}: no sample")
-    high = max(ordered[-1], limit_s or 0.0) * 1.03 or 1e-3
+    high = max(ordered[-1], limit_s or 0.0, 1e-6) * 1.03  # a microsecond is the least that a scale can show
     low = ordered[0] if ordered[0] > 0 else high / 1000
     log = high / max(low, high / 1e4) > 30
     x = Axis(low=max(low * 0.9, high / 1e4) if log else 0.0, high=high, start_px=_LEFT, end_px=WIDTH - _RIGHT, log=log)

@@ -1,0 +1,50 @@
+"""Finds out before a long run whether its report can be written after it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import tempfile
+from pathlib import Path
+
+from roadworthy.core.errors import ProbeError, SpecError
+from roadworthy.core.units import format_bytes
+
+REPORT_ROOM_BYTES = 2 * 2**20
+"""More than a large report takes; so much is written and taken away again."""
+
+
+def require_writable(path: Path) -> None:
+    """Return when a report can be written to ``path``; an existing file stays as it is.
+
+    Raises:
+        SpecError: ``path`` is a folder, or its folder is missing or closed to us.
+        ProbeError: the disk has no room for a report.
+    """
+    if path.is_dir():
+        raise SpecError(f"{path}: is a folder, wanted a file", hint=f"write {path}/report.html, for example")
+    if not path.parent.is_dir():
+        raise SpecError(f"{path}: there is no folder {path.parent}", hint=f"mkdir -p {path.parent}")
+    try:
+        _write_and_remove(path)
+    except PermissionError as error:
+        raise SpecError(f"{path}: cannot be written: {error.strerror}", hint="choose another folder") from error
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        hint = (
+            f"free {format_bytes(REPORT_ROOM_BYTES)} there, or choose another place" if full else "choose another place"
+        )
+        raise ProbeError(f"{path}: cannot be written: {error.strerror}", hint=hint) from error
+
+
+def _write_and_remove(path: Path) -> None:
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as probe:
+            probe.write(bytes(REPORT_ROOM_BYTES))
+            probe.flush()
+            os.fsync(probe.fileno())
+    finally:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
