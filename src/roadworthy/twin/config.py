@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from roadworthy.core.errors import SpecError
 from roadworthy.plan.cache import CacheGroup, CacheLayout
+from roadworthy.plan.cache_groups import in_flight_tokens
 from roadworthy.plan.timing import RooflineStepTime
 
 Policy = Literal["fcfs", "priority"]
@@ -63,12 +64,17 @@ class TwinConfig:
             raise ValueError(f"policy {self.policy!r} is neither fcfs nor priority")
         if self.label != "simulated":
             raise ValueError(f"label {self.label!r}: a twin is always labelled simulated")
-        needed = largest_request_blocks(self.cache, self.max_model_len, self.max_num_batched_tokens)
+        needed = largest_request_blocks(self.cache, self.max_model_len, self.in_flight_tokens)
         if needed > self.kv_blocks - 1:
             raise ValueError(
                 f"kv_blocks {self.kv_blocks} hold no request of max_model_len {self.max_model_len}: "
                 f"it takes {needed} and block 0 is a placeholder"
             )
+
+    @property
+    def in_flight_tokens(self) -> int:
+        """Tokens that vLLM takes to be scheduled and not settled when it sizes one request's reservation."""
+        return in_flight_tokens(pp=self.step_time.pipeline_stages, max_num_batched_tokens=self.max_num_batched_tokens)
 
     def to_json(self) -> str:
         """The configuration as one JSON document that :meth:`from_json` reads back to an equal value."""
@@ -110,8 +116,6 @@ def _scalars(document: Mapping[str, Any]) -> dict[str, Any]:
     return dict(document)
 
 
-def largest_request_blocks(cache: CacheLayout, max_model_len: int, max_num_batched_tokens: int) -> int:
-    """Blocks that one request of ``max_model_len`` may hold at its peak, prefill chunks of a full budget included."""
-    return sum(
-        max(group.held(max_model_len), group.admitted(max_model_len, max_num_batched_tokens)) for group in cache.groups
-    )
+def largest_request_blocks(cache: CacheLayout, max_model_len: int, in_flight: int) -> int:
+    """Blocks that one request of ``max_model_len`` may hold at its peak, prefill chunks included."""
+    return sum(max(group.held(max_model_len), group.admitted(max_model_len, in_flight)) for group in cache.groups)

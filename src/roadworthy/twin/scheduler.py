@@ -36,6 +36,7 @@ class Scheduler:
         self.waiting: deque[Sequence] | list[Sequence] = deque() if config.policy == "fcfs" else []
         self._priority = config.policy == "priority"
         self._budget_tokens = config.max_num_batched_tokens
+        self._in_flight_tokens = config.in_flight_tokens
         self._max_num_seqs = config.max_num_seqs
         self.head_blocked = False
         """The first waiting sequence does not fit, and nothing has changed since that was found out."""
@@ -157,7 +158,7 @@ class Scheduler:
             hit_tokens = len(units) * pool.unit_tokens
             new_tokens = min(tokens - hit_tokens, budget)
             if not pool.admit(
-                seq.holding, units, new_tokens=new_tokens, tokens=tokens, in_flight_tokens=self._budget_tokens
+                seq.holding, units, new_tokens=new_tokens, tokens=tokens, in_flight_tokens=self._in_flight_tokens
             ):
                 self.head_blocked = True
                 return

@@ -146,7 +146,7 @@ class EngineCollector:
     def _info(self) -> Metric:
         """The cache settings as labels; sizes as vLLM reports them at start-up."""
         config = self._config
-        request_blocks = config.cache.admission_blocks(config.max_model_len, config.max_num_batched_tokens)
+        request_blocks = config.cache.admission_blocks(config.max_model_len, config.in_flight_tokens)
         concurrency = config.kv_blocks / request_blocks
         labels = {
             "block_size": str(config.cache.block_tokens),

@@ -1,0 +1,236 @@
+"""N twins, one routing decision and an open-loop schedule, in virtual time.
+
+Time moves from event to event: an arrival, or the next step of the engine that is due first. An answer that ends may
+bring the next turn of its session, so engines stand still at every end until the schedule has heard of it. Nothing
+but the engines takes time: network, gateway and tokenisation are not modelled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import count, pairwise
+from typing import TYPE_CHECKING, Protocol
+
+from roadworthy.core.errors import Refused
+from roadworthy.core.records import RequestRecord
+from roadworthy.route.values import Decision, EndpointSnapshot, EndpointView, RouteRequest
+from roadworthy.twin.engine import Engine
+from roadworthy.twin.requests import TwinRequest
+
+if TYPE_CHECKING:
+    from roadworthy.advise.arrivals import Arrivals, PlannedRequest
+    from roadworthy.twin.config import TwinConfig
+    from roadworthy.twin.requests import EngineStats, Finished
+
+
+class Pick(Protocol):
+    """The gateway's own choice of an engine, such as ``route.pick.least_load``."""
+
+    def __call__(
+        self, endpoints: Sequence[EndpointView], request: RouteRequest, *, tried: Collection[str]
+    ) -> Decision: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedRun:
+    """What came of a run. ``utilisation_ratio`` is the mean share of time that a pipeline stage computed, from the
+    first arrival to the last token; ``engines`` are the counters of each twin at the end."""
+
+    records: tuple[RequestRecord, ...]
+    engines: tuple[EngineStats, ...]
+    utilisation_ratio: float
+
+
+def simulate(
+    configs: Sequence[TwinConfig],
+    arrivals: Arrivals,
+    *,
+    pick: Pick,
+    priorities: Mapping[str, int] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> SimulatedRun:
+    """Send the whole schedule through twins of ``configs`` and drain them.
+
+    Args:
+        pick: sees every engine as it is at the moment of the arrival (the gateway's view is up to a scrape older).
+        priorities: engine priority by tenant, for the ``priority`` policy.
+        progress: hears how many requests have ended, at each end.
+    """
+    if not configs:
+        raise ValueError("no engine to simulate")
+    run = _Run(configs, arrivals, pick, priorities or {}, progress)
+    run.to_the_end()
+    return run.result()
+
+
+class _Run:
+    def __init__(
+        self,
+        configs: Sequence[TwinConfig],
+        arrivals: Arrivals,
+        pick: Pick,
+        priorities: Mapping[str, int],
+        progress: Callable[[int], None] | None,
+    ) -> None:
+        self._engines = {f"engine-{index}": Engine(config) for index, config in enumerate(configs)}
+        self._models = {name: frozenset(config.models) for name, config in zip(self._engines, configs, strict=True)}
+        self._model = configs[0].models[0]
+        self._max_model_len = min(config.max_model_len for config in configs)
+        self._arrivals = arrivals
+        self._pick = pick
+        self._priorities = priorities
+        self._progress = progress
+        self._first_turns = arrivals.first_turns()
+        self._later_turns: list[tuple[float, int, PlannedRequest]] = []
+        self._next_first = next(self._first_turns, None)
+        self._under_way: dict[str, tuple[PlannedRequest, str]] = {}
+        self._last_dispatch = dict.fromkeys(self._engines, 0)
+        self._order = count(1)
+        self._records: list[RequestRecord] = []
+
+    def to_the_end(self) -> None:
+        engines = self._engines
+        while True:
+            arrival_s = self._next_arrival_s()
+            due_s, second_s, due = math.inf, math.inf, ""
+            for name, engine in engines.items():
+                at_s = engine.next_event_s()
+                if at_s is None:
+                    continue
+                if at_s < due_s:
+                    due_s, second_s, due = at_s, due_s, name
+                elif at_s < second_s:
+                    second_s = at_s
+            if arrival_s <= due_s:
+                if arrival_s == math.inf:
+                    return
+                self._arrive(self._pop_arrival())
+                continue
+            for output in engines[due].advance(min(arrival_s, second_s), stop_at_output=True):
+                if output.finished is not None:
+                    self._end(output.request_id, output.finished)
+
+    def result(self) -> SimulatedRun:
+        stats = tuple(engine.stats() for engine in self._engines.values())
+        records = tuple(self._records)
+        lasted_s = 0.0
+        if records:
+            lasted_s = max(record.t_last_s for record in records) - min(record.t_sched_s for record in records)
+        busy_s = sum(engine.busy_s for engine in stats) / len(stats)
+        return SimulatedRun(
+            records=records, engines=stats, utilisation_ratio=busy_s / lasted_s if lasted_s > 0 else 0.0
+        )
+
+    def _next_arrival_s(self) -> float:
+        first_s = self._next_first.t_sched_s if self._next_first is not None else math.inf
+        return min(first_s, self._later_turns[0][0]) if self._later_turns else first_s
+
+    def _pop_arrival(self) -> PlannedRequest:
+        first = self._next_first
+        if first is not None and (not self._later_turns or first.t_sched_s <= self._later_turns[0][0]):
+            self._next_first = next(self._first_turns, None)
+            return first
+        return heappop(self._later_turns)[2]
+
+    def _arrive(self, planned: PlannedRequest) -> None:
+        """Give the request to the engine that routing picks; one that refuses it is not asked again."""
+        if planned.prompt_tokens >= self._max_model_len:
+            self._fail(planned, "context_length_exceeded")
+            return
+        order = next(self._order)
+        request = TwinRequest(
+            id=str(order),
+            segments=planned.segments,
+            output_tokens=planned.output_tokens,
+            answer_id=planned.answer_id,
+            priority=self._priorities.get(planned.tenant, 0),
+        )
+        asked = RouteRequest(
+            tenant_id=planned.tenant,
+            model=self._model,
+            stream=True,
+            max_tokens=planned.output_tokens,
+            session_id=str(planned.session),
+        )
+        tried: set[str] = set()
+        while True:
+            decision = self._pick(self._views(), asked, tried=tried)
+            if decision.endpoint is None:
+                self._fail(planned, "queue_full" if tried else decision.outcome)
+                return
+            try:
+                self._engines[decision.endpoint].add(request, planned.t_sched_s)
+            except Refused:
+                tried.add(decision.endpoint)
+            else:
+                self._last_dispatch[decision.endpoint] = order
+                self._under_way[request.id] = (planned, decision.endpoint)
+                return
+
+    def _views(self) -> list[EndpointSnapshot]:
+        views = []
+        for name, engine in self._engines.items():
+            stats = engine.stats()
+            views.append(
+                EndpointSnapshot(
+                    url=name,
+                    in_flight=stats.running + stats.waiting,
+                    waiting=stats.waiting,
+                    kv_usage_ratio=stats.kv_usage_ratio,
+                    models=self._models[name],
+                    last_dispatch=self._last_dispatch[name],
+                )
+            )
+        return views
+
+    def _end(self, request_id: str, finished: Finished) -> None:
+        planned, engine = self._under_way.pop(request_id)
+        times_s = finished.token_times_s
+        self._record(
+            RequestRecord(
+                t_sched_s=planned.t_sched_s,
+                t_send_s=planned.t_sched_s,
+                t_first_s=finished.first_token_s,
+                t_last_s=finished.last_token_s,
+                n_in=finished.prompt_tokens,
+                n_out=finished.output_tokens,
+                ok=True,
+                itl_s=tuple([after - before for before, after in pairwise(times_s)]),
+                tenant=planned.tenant,
+                engine=engine,
+                session=planned.session,
+                turn=planned.turn,
+                cached_tokens=finished.cached_tokens,
+            )
+        )
+        follow_up = self._arrivals.follow_up(
+            planned, finished_s=finished.last_token_s, output_tokens=finished.output_tokens
+        )
+        if follow_up is not None:
+            heappush(self._later_turns, (follow_up.t_sched_s, next(self._order), follow_up))
+
+    def _fail(self, planned: PlannedRequest, error: str) -> None:
+        """A request that no engine took; its session ends there."""
+        self._record(
+            RequestRecord(
+                t_sched_s=planned.t_sched_s,
+                t_send_s=planned.t_sched_s,
+                t_first_s=None,
+                t_last_s=planned.t_sched_s,
+                n_in=planned.prompt_tokens,
+                n_out=0,
+                ok=False,
+                tenant=planned.tenant,
+                session=planned.session,
+                turn=planned.turn,
+                error=error,
+            )
+        )
+
+    def _record(self, record: RequestRecord) -> None:
+        self._records.append(record)
+        if self._progress is not None:
+            self._progress(len(self._records))
