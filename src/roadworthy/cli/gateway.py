@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,6 +61,7 @@ async def _serve(gateway: Gateway, *, tenants: tuple[Tenant, ...], ready_file: P
         if ready_file is not None:
             _write_ready(gateway, tenants, ready_file)
         _say_where(gateway)
+        warn_not_enforced(tenants)
         await stop.wait()
         # a second signal means now: what is in progress is cut
         click.echo("stopping: requests in progress may end, Ctrl-C again cuts them", err=True)
@@ -109,6 +110,15 @@ def _say_where(gateway: Gateway) -> None:
             "hint: add tenants: [{id: NAME, key_env: VARIABLE}]",
             err=True,
         )
+
+
+def warn_not_enforced(tenants: Sequence[Tenant]) -> None:
+    """Say on stderr which limits of the document are not carried out: a limit believed in is worse than none."""
+    from roadworthy.gateway.config import not_enforced
+
+    names = not_enforced(tenants)
+    if names:
+        click.echo(f"warning: not enforced by this version: tenants[].{', tenants[].'.join(names)}", err=True)
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -88,3 +88,19 @@ class GatewayConfig:
             port=port if port is not None else spec.port,
             admin_port=admin_port if admin_port is not None else spec.admin_port,
         )
+
+
+NOT_ENFORCED = {
+    "tokens_per_minute": "tpm",
+    "daily_tokens": "daily_tokens",
+    "kv_quota_bytes": "kv_quota",
+    "fallback": "fallback",
+}
+"""Fields of a tenant that this version reads and does not carry out, with their keys in the document."""
+
+
+def not_enforced(tenants: Sequence[Tenant]) -> tuple[str, ...]:
+    """The document's words for tenants' settings that are set and not carried out; an operator must hear of them."""
+    return tuple(
+        key for field_name, key in NOT_ENFORCED.items() if any(getattr(one, field_name) is not None for one in tenants)
+    )

@@ -191,17 +191,17 @@ class ClientConnection(asyncio.Protocol):
                 if self._queue:
                     request = self._queue.popleft()
                     if request.refused is not None:
+                        self._plane.turned_away(request.refused, request)
                         self.refuse(request.refused, request)
                     else:
                         self._exchange = self._plane.begin(self, request)
                         if self._exchange is not None:
                             self._exchange.dispatch()
                 elif self._parse_error is not None:
-                    self._plane.turned_away(self._parse_error, self._request)
+                    refused = self._parse_error
+                    self._plane.turned_away(refused, self._request)
                     self._close_after = True
-                    self._answer(
-                        self._parse_error.status, error_body(self._parse_error), headers=_extra(self._parse_error)
-                    )
+                    self._answer(refused.status, error_body(refused), self._request, headers=_extra(refused))
                 elif self._tail:
                     data, self._tail = self._tail, b""
                     self._out.resume_reading()
@@ -220,30 +220,23 @@ class ClientConnection(asyncio.Protocol):
 
     # answers
 
-    def refuse(self, refused: Refused, request: Request, *, request_id: str = "") -> None:
+    def refuse(self, refused: Refused, request: Request) -> None:
         """Our own error as a response."""
-        headers = _extra(refused)
-        if request_id:
-            headers += b"x-request-id: " + request_id.encode("ascii") + b"\r\n"
-        else:
-            self._plane.turned_away(refused, request)
-        self.respond(refused.status, error_body(refused), request, headers=headers)
+        self.respond(refused.status, error_body(refused), request, headers=_extra(refused))
 
     def respond(
         self, status: int, body: bytes, request: Request, *, content_type: bytes = _JSON, headers: bytes = b""
     ) -> None:
         """A whole response; afterwards the connection is kept if the client and we both want that."""
         self._close_after = not request.keep_alive or self._plane.draining
-        self._answer(
-            status, body, content_type=content_type, headers=headers, version=request.version, method=request.method
-        )
+        self._answer(status, body, request, content_type=content_type, headers=headers)
 
     def _answer(
-        self, status: int, body: bytes, *, content_type: bytes = _JSON, headers: bytes = b"", version: str = "1.1",
-        method: str = "",
-    ) -> None:  # fmt: skip
-        head = _head(status, content_type, headers + b"content-length: %d\r\n" % len(body), self._close_after, version)
-        self._out.writelines((head,) if method == "HEAD" else (head, body))
+        self, status: int, body: bytes, request: Request, *, content_type: bytes = _JSON, headers: bytes = b""
+    ) -> None:
+        headers += b"content-length: %d\r\n" % len(body)
+        head = _head(status, content_type, headers, self._close_after, request)
+        self._out.writelines((head,) if request.method == "HEAD" else (head, body))
         if self._close_after:
             self._linger()
 
@@ -253,7 +246,7 @@ class ClientConnection(asyncio.Protocol):
         self._close_after = not request.keep_alive or not self._chunked or self._plane.draining
         framing = b"transfer-encoding: chunked\r\n" if self._chunked else b""
         framing += b"cache-control: no-store\r\n"
-        self._out.write(_head(200, content_type, headers + framing, self._close_after, request.version))
+        self._out.write(_head(200, content_type, headers + framing, self._close_after, request))
         if self._paused:
             exchange.client_paused()
 
@@ -353,12 +346,13 @@ class MethodNotAllowed(BadRequest):
         self.allowed = allowed
 
 
-def _head(status: int, content_type: bytes, headers: bytes, close: bool, version: str) -> bytes:
+def _head(status: int, content_type: bytes, headers: bytes, close: bool, request: Request) -> bytes:
     line = f"HTTP/1.1 {status} {_REASONS.get(status, 'Status')}\r\n".encode("ascii")
     connection = b""
     if close:
         connection = b"connection: close\r\n"
-    elif version == "1.0":
+    elif request.version == "1.0":
         connection = b"connection: keep-alive\r\n"
     kind = b"content-type: " + content_type + b"\r\n" if content_type else b""
-    return line + kind + headers + connection + b"\r\n"
+    ours = b"x-request-id: " + request.id.encode("ascii") + b"\r\n" if request.id else b""
+    return line + kind + ours + headers + connection + b"\r\n"

@@ -16,20 +16,13 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
 from typing import TYPE_CHECKING, Literal
 
 from roadworthy.gateway.data import errors
 from roadworthy.gateway.data.engine import EngineConnection
-from roadworthy.gateway.data.events import (
-    TAIL_BYTES,
-    end_of_last_event,
-    ends_in_error,
-    error_status,
-    first_event,
-    last_usage,
-)
+from roadworthy.gateway.data.events import last_usage
 from roadworthy.gateway.data.record import Ending, RequestRecord
+from roadworthy.gateway.data.stream import FULL, EventGate
 from roadworthy.route.pick import least_load
 
 if TYPE_CHECKING:
@@ -45,9 +38,6 @@ if TYPE_CHECKING:
 Phase = Literal["dispatch", "peek", "collect", "relay", "over"]
 Failure = Literal["connect", "full", "hard"]
 
-FULL = frozenset({429, 503})
-"""An engine at its queue limit answers 503; a balancer in front of it may say 429."""
-
 CLIENT_LEFT_STATUS = 499
 """nginx's number for a client that closed first; only in metrics and logs."""
 
@@ -56,10 +46,9 @@ class Exchange:
     """Drives one completion request from admission to its end."""
 
     __slots__ = (
-        "_attempts", "_body", "_client", "_connect_task", "_connection", "_content_type", "_endpoint", "_failure",
-        "_first_byte_s", "_hard_failures", "_held", "_lease", "_mid_event", "_outcome", "_parts", "_paused_s", "_phase",
-        "_plane", "_received_bytes", "_request", "_request_id", "_response_bytes", "_retried_stale", "_route",
-        "_started_s", "_status", "_stream_events", "_tail", "_tried",
+        "_answer", "_attempts", "_body", "_client", "_connect_task", "_connection", "_content_type", "_endpoint",
+        "_failure", "_first_byte_s", "_gate", "_hard_failures", "_lease", "_outcome", "_parts", "_paused_s", "_phase",
+        "_plane", "_received_bytes", "_request", "_retried_stale", "_route", "_started_s", "_status", "_tried",
     )  # fmt: skip
 
     def __init__(
@@ -73,7 +62,6 @@ class Exchange:
     ) -> None:
         self._plane, self._client, self._request = plane, client, request
         self._body, self._route, self._lease = body, route, lease
-        self._request_id = os.urandom(16).hex()
         self._started_s = plane.now_s()
         self._phase: Phase = "dispatch"
         self._endpoint: Endpoint | None = None
@@ -87,10 +75,9 @@ class Exchange:
         self._status = 0
         self._content_type = b""
         self._parts: list[bytes] = []
-        self._held = b""  # of the stream: not yet a whole event
-        self._mid_event = False
-        self._tail = b""
-        self._received_bytes = self._response_bytes = self._stream_events = 0
+        self._received_bytes = 0
+        self._answer = b""  # a plain one, whole
+        self._gate = EventGate(plane.limits.peek_bytes)
         self._first_byte_s: float | None = None
         self._paused_s: float | None = None
 
@@ -142,7 +129,7 @@ class Exchange:
         head = (
             f"POST {self._request.path} HTTP/1.1\r\nHost: {connection.endpoint.authority}\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(self._body.forward)}\r\n"
-            f"X-Request-Id: {self._request_id}\r\n"
+            f"X-Request-Id: {self._request.id}\r\n"
         )
         if self._request.traceparent is not None:
             head += f"traceparent: {self._request.traceparent}\r\n"
@@ -160,7 +147,8 @@ class Exchange:
         self._tried.append(endpoint.url)
         self._failure = failure
         self._phase = "dispatch"
-        self._parts, self._held, self._received_bytes = [], b"", 0
+        self._parts, self._received_bytes = [], 0
+        self._gate.forget()
         if failure == "hard":
             self._hard_failures += 1
             if self._hard_failures >= self._plane.limits.hard_failures:
@@ -189,13 +177,13 @@ class Exchange:
         """Answer with ``refused``: as a response while the client has seen nothing, else as the stream's last event."""
         self._drop_connection()
         if self._phase == "relay":
-            start = b"\n\n" if self._mid_event else b""
+            start = b"\n\n" if self._gate.mid_event else b""
             self._client.write_events(start + errors.closing_events(refused))
             self._settle(ending, refused.status)
             self._client.end_stream(close=True)
         else:
             self._settle(ending, refused.status)
-            self._client.refuse(refused, self._request, request_id=self._request_id)
+            self._client.refuse(refused, self._request)
         self._client.exchange_over(self)
 
     # what the engine says
@@ -219,8 +207,7 @@ class Exchange:
         if self._phase == "relay":
             self._relay(data)
         elif self._phase == "peek":
-            self._held += data
-            self._peek()
+            self._peek(data)
         else:
             self._received_bytes += len(data)
             if self._received_bytes > self._plane.limits.plain_answer_bytes:
@@ -237,10 +224,10 @@ class Exchange:
             return
         if self._phase == "peek":  # ended without one event: pass on what there is
             self._start_relay()
-        if self._held:
-            self._write(self._held)
+        if rest := self._gate.rest():
+            self._client.write_events(rest)
         self._endpoint_answered()
-        self._settle("engine_error" if ends_in_error(self._tail) else "ok", 200)
+        self._settle("engine_error" if self._gate.ended_in_error() else "ok", 200)
         self._client.end_stream(close=False)
         self._client.exchange_over(self)
 
@@ -260,19 +247,13 @@ class Exchange:
         else:
             self._attempt_failed("hard")
 
-    def _peek(self) -> None:
-        event = first_event(self._held)
-        if event is None:
-            if len(self._held) > self._plane.limits.peek_bytes:
-                self._start_relay()
-            return
-        status = error_status(event)
-        if status is not None and status in FULL:
-            self._attempt_failed("full")
-        elif status is not None and status >= 500:
-            self._attempt_failed("hard")
-        else:
+    def _peek(self, data: bytes) -> None:
+        verdict = self._gate.look(data)
+        if verdict == "relay":
             self._start_relay()
+            self._relay(b"")
+        elif verdict != "wait":
+            self._attempt_failed(verdict)
 
     def _start_relay(self) -> None:
         self._phase = "relay"
@@ -281,46 +262,25 @@ class Exchange:
         self._client.begin_stream(
             self._request, content_type=self._content_type, headers=self._own_headers(), exchange=self
         )
-        held, self._held = self._held, b""
-        if held:
-            self._relay(held)
 
     def _relay(self, data: bytes) -> None:
-        """Pass on every whole event; keep the start of one until the rest is there, so that a stream which dies can
-        still end in a well-formed event."""
-        if self._held:
-            data = self._held + data
-        end = end_of_last_event(data)
-        if end == len(data):
-            self._held = b""
-            self._mid_event = False
-        elif len(data) - end > self._plane.limits.peek_bytes:
-            self._held = b""
-            self._mid_event = True
-        else:
-            data, self._held = data[:end], data[end:]
-            self._mid_event = self._mid_event and end == 0
-        if data:
-            self._write(data)
-
-    def _write(self, data: bytes) -> None:
-        events = data.count(b"data:")
-        self._stream_events += events
-        self._plane.stream_events += events
-        self._response_bytes += len(data)
-        self._tail = data[-TAIL_BYTES:] if len(data) >= TAIL_BYTES else (self._tail + data)[-TAIL_BYTES:]
-        self._client.write_events(data)
+        gate = self._gate
+        before = gate.events
+        passed = gate.take(data)
+        if passed:
+            self._plane.stream_events += gate.events - before
+            self._client.write_events(passed)
 
     def _respond_plain(self) -> None:
-        answer = b"".join(self._parts)
+        self._answer = b"".join(self._parts)
         self._endpoint_answered()
-        self._response_bytes = len(answer)
-        status = self._status
-        if status < 400:
-            self._tail = answer
-        self._settle("ok" if status < 400 else "rejected", status)
+        self._settle("ok" if self._status < 400 else "rejected", self._status)
         self._client.respond(
-            status, answer, self._request, content_type=self._content_type, headers=self._own_headers()
+            self._status,
+            self._answer,
+            self._request,
+            content_type=self._content_type,
+            headers=self._own_headers(),
         )
         self._client.exchange_over(self)
 
@@ -328,8 +288,8 @@ class Exchange:
         # the model's name is the client's text: it passed JSON, so it may hold a line end
         model = self._route.model.encode("ascii", "backslashreplace").replace(b"\r", b"").replace(b"\n", b"")
         return (
-            f"x-request-id: {self._request_id}\r\nx-roadworthy-decision: {self._outcome}\r\nx-roadworthy-model: "
-        ).encode("ascii") + (model + b"\r\n")
+            b"x-roadworthy-decision: " + self._outcome.encode("ascii") + b"\r\nx-roadworthy-model: " + model + b"\r\n"
+        )
 
     # what the client does
 
@@ -411,7 +371,7 @@ class Exchange:
         self._lease.release()
         self._phase = "over"
         now_s = self._plane.now_s()
-        usage = last_usage(self._tail)
+        usage = last_usage(self._answer) if self._answer else self._gate.usage()
         self._plane.finished(
             self,
             RequestRecord(
@@ -423,11 +383,11 @@ class Exchange:
                 stream=self._body.stream,
                 attempts=self._attempts,
                 request_bytes=self._route.prompt_bytes,
-                response_bytes=self._response_bytes,
+                response_bytes=self._gate.passed_bytes + len(self._answer),
                 ttft_s=None if self._first_byte_s is None else self._first_byte_s - self._started_s,
                 duration_s=now_s - self._started_s,
                 prompt_tokens=usage.prompt_tokens if usage else 0,
-                output_tokens=usage.output_tokens if usage else max(0, self._stream_events - 1),  # less [DONE]
+                output_tokens=usage.output_tokens if usage else max(0, self._gate.events - 1),  # less [DONE]
                 tokens_estimated=usage is None,
             ),
         )

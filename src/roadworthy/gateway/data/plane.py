@@ -115,6 +115,7 @@ class DataPlane:
             )
             lease = self.admission.admit(request.tenant, route, self.now_s())
         except Refused as refused:
+            self.turned_away(refused, request)
             client.refuse(refused, request)
             return None
         exchange = Exchange(self, client, request, body, route, lease)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING
 
@@ -26,8 +27,8 @@ class Request:
     """Grows while the parser reads; complete once its body is. Headers that are not read are only counted."""
 
     __slots__ = (
-        "_headers", "_repeated", "_url", "body", "body_bytes", "head_bytes", "header_count", "keep_alive", "method",
-        "path", "refused", "tenant", "version",
+        "_headers", "_repeated", "_url", "body", "body_bytes", "head_bytes", "header_count", "id", "keep_alive",
+        "method", "path", "refused", "tenant", "version",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -36,6 +37,7 @@ class Request:
         self._repeated: set[bytes] = set()
         self.header_count = 0
         self.head_bytes = 0
+        self.id = ""  # given when the head is complete
         self.method = ""
         self.path = ""
         self.version = ""
@@ -59,6 +61,7 @@ class Request:
             self._headers[field] = value
 
     def head_complete(self, *, method: bytes, version: str, keep_alive: bool) -> None:
+        self.id = os.urandom(16).hex()  # random: a counter would tell each tenant how busy the others are
         self.method = method.decode("ascii")
         self.version = version
         self.keep_alive = keep_alive

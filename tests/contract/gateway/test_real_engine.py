@@ -1,0 +1,129 @@
+"""The gateway before real vLLM: streams arrive, and work stops when the client leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import Protocol
+
+import openai
+import pytest
+
+from roadworthy.gateway import probe
+from roadworthy.gateway.endpoints import host_and_port
+from roadworthy.gateway.poller import load_of
+from support.gateway import KEY, RawClient, client_of, gateway_before, post, run, until
+
+
+class RunningEngine(Protocol):
+    """What is used of the ``vllm_engine`` fixture."""
+
+    url: str
+
+
+pytestmark = pytest.mark.engine
+
+IDLE_WITHIN_S = 0.5
+LONG = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 3000, "ignore_eos": True}
+
+
+async def running(url: str) -> int:
+    host, port = host_and_port(url)
+    answer = await probe.get(host, port, f"{host}:{port}", "/metrics", timeout_s=5)
+    return load_of(answer.body)[0]
+
+
+async def idle_after_s(url: str) -> float:
+    """Seconds until the engine runs nothing."""
+    started_s = time.monotonic()
+    async with asyncio.timeout(20):
+        while await running(url):  # noqa: ASYNC110 - another process tells no event
+            await asyncio.sleep(0.02)
+    return time.monotonic() - started_s
+
+
+async def until_running(url: str) -> None:
+    async with asyncio.timeout(20):
+        while not await running(url):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+def test_the_openai_client_streams_from_real_vllm(vllm_engine: RunningEngine) -> None:
+    async def test() -> None:
+        async with (
+            gateway_before(vllm_engine.url) as gateway,
+            openai.AsyncOpenAI(base_url=f"{gateway.data_url}/v1", api_key=KEY, max_retries=0) as client,
+        ):
+            assert [model.id async for model in client.models.list()] == ["tiny"]
+            stream = await client.chat.completions.create(
+                model="tiny",
+                messages=[{"role": "user", "content": "hello"}],
+                max_tokens=20,
+                stream=True,
+                stream_options={"include_usage": True},
+                extra_body={"ignore_eos": True, "priority": 5},
+            )
+            parts = [part async for part in stream]
+            assert parts[-1].usage is not None
+            assert parts[-1].usage.completion_tokens == 20
+            plain = await client.completions.create(
+                model="tiny", prompt="a b c", max_tokens=5, extra_body={"ignore_eos": True}
+            )
+            assert plain.usage is not None
+            tenant = gateway.status().tenants[0]
+            assert tenant.output_tokens == 20 + 5
+            assert tenant.output_tokens_estimated == 0
+            assert tenant.prompt_tokens == parts[-1].usage.prompt_tokens + plain.usage.prompt_tokens
+
+    run(test)
+
+
+def test_the_engines_request_id_is_ours(vllm_engine: RunningEngine) -> None:
+    async def test() -> None:
+        async with gateway_before(vllm_engine.url) as gateway, client_of(gateway) as client:
+            answer = await client.ask(post({**LONG, "max_tokens": 2}))
+            assert answer.json()["id"] == f"chatcmpl-{answer.headers['x-request-id']}"
+
+    run(test)
+
+
+def test_the_engines_refusal_of_a_request_reaches_the_client(vllm_engine: RunningEngine) -> None:
+    async def test() -> None:
+        async with gateway_before(vllm_engine.url) as gateway, client_of(gateway) as client:
+            answer = await client.ask(post({**LONG, "temperature": -1}))
+            assert answer.status == 400
+            assert "temperature" in answer.json()["error"]["message"]
+
+    run(test)
+
+
+@pytest.mark.parametrize("phase", ["before the first token", "mid-stream", "plain"])
+def test_real_vllm_stops_work_when_the_client_leaves(vllm_engine: RunningEngine, phase: str) -> None:
+    async def before_the_first_token(client: RawClient) -> None:
+        client.send(post({**LONG, "stream": True}))
+
+    async def mid_stream(client: RawClient) -> None:
+        client.send(post({**LONG, "stream": True}))
+        await client.head()
+        for _ in range(3):
+            assert json.loads((await client.chunk()).split(b"\n\n")[0].removeprefix(b"data: "))["choices"]
+
+    async def plain(client: RawClient) -> None:
+        client.send(post(LONG))
+        await until_running(vllm_engine.url)
+
+    act = {"before the first token": before_the_first_token, "mid-stream": mid_stream, "plain": plain}[phase]
+
+    async def test() -> None:
+        async with gateway_before(vllm_engine.url) as gateway, client_of(gateway) as client:
+            assert await running(vllm_engine.url) == 0
+            await act(client)
+            if phase == "before the first token":
+                # leave as soon as the request has been sent to the engine
+                await until(lambda: gateway.status().endpoints[0].in_flight > 0)
+            client.leave()
+            await asyncio.sleep(0.05)  # the engine may only now have read the request
+            assert await idle_after_s(vllm_engine.url) < IDLE_WITHIN_S
+
+    run(test)

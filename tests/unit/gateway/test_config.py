@@ -1,0 +1,124 @@
+"""What a gateway can be started with, the limits it promises, and its counts."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import replace
+
+import pytest
+
+from roadworthy.core.errors import ProbeError, SpecError, Unsupported
+from roadworthy.gateway.books import RecentRate, TenantCounts
+from roadworthy.gateway.config import GatewayConfig, not_enforced
+from roadworthy.gateway.data.limits import Limits
+from roadworthy.gateway.data.record import RequestRecord
+from roadworthy.gateway.listen import listener, url_of
+from roadworthy.spec.values import Deployment, Endpoint, EngineSpec, GatewaySpec, ModelRef, Tenant
+
+DEPLOYMENT = Deployment(
+    name="d",
+    model=ModelRef(config="m"),
+    engine=EngineSpec(endpoints=(Endpoint(url="http://a:1"), Endpoint(url="http://b:1"))),
+    gateway=GatewaySpec(host="0.0.0.0", port=8000, admin_port=8001),
+)
+RECORD = RequestRecord(tenant_id="t", model="m", endpoint="http://a", ending="ok", status=200, output_tokens=4)
+
+
+def test_the_promised_limits() -> None:
+    limits = Limits()
+    assert limits.head_bytes == 32 * 1024
+    assert limits.headers == 100
+    assert limits.head_timeout_s == 10
+    assert limits.body_bytes == 8 * 1024 * 1024
+    assert limits.connect_timeout_s == 2
+    assert limits.engine_silence_s == 600
+
+
+def test_a_limit_of_nothing_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="head_timeout_s"):
+        Limits(head_timeout_s=0)
+
+
+def test_the_document_decides_unless_the_command_line_does() -> None:
+    config = GatewayConfig.from_deployment(DEPLOYMENT, tenants=())
+    assert (config.host, config.port, config.admin_port) == ("0.0.0.0", 8000, 8001)
+    assert config.endpoints == ("http://a:1", "http://b:1")
+    given = GatewayConfig.from_deployment(
+        DEPLOYMENT, tenants=(), endpoints=["http://c:1"], host="::1", port=0, admin_port=0
+    )
+    assert (given.host, given.port, given.admin_port, given.endpoints) == ("::1", 0, 0, ("http://c:1",))
+
+
+def test_the_admin_port_stays_on_this_machine_wherever_the_data_port_listens() -> None:
+    assert GatewayConfig.from_deployment(DEPLOYMENT, tenants=()).admin_host == "127.0.0.1"
+
+
+def test_a_gateway_without_engines_is_refused_with_the_lines_to_add() -> None:
+    with pytest.raises(SpecError, match=r"engine\.endpoints") as refused:
+        GatewayConfig.from_deployment(replace(DEPLOYMENT, engine=EngineSpec()), tenants=())
+    assert "endpoints: [{url:" in refused.value.hint
+
+
+def test_an_engine_named_twice_is_refused() -> None:
+    with pytest.raises(SpecError, match="http://a:1 is named twice"):
+        GatewayConfig(endpoints=("http://a:1", "http://a:1"))
+
+
+@pytest.mark.parametrize("fields", [{"workers": 2}, {"state_url": "sqlite:///x"}, {"shared_url": "redis://x"}])
+def test_settings_that_are_not_carried_out_are_refused_and_never_ignored(fields: dict[str, object]) -> None:
+    deployment = replace(DEPLOYMENT, gateway=replace(DEPLOYMENT.gateway, **fields))  # type: ignore[arg-type]
+    with pytest.raises(Unsupported, match=f"gateway.{next(iter(fields))}"):
+        GatewayConfig.from_deployment(deployment, tenants=())
+
+
+def test_limits_that_are_not_enforced_are_named_as_the_document_calls_them() -> None:
+    assert not_enforced([Tenant(id="a", key="k", concurrency=1, requests_per_minute=5)]) == ()
+    tenants = [Tenant(id="a", key="k", tokens_per_minute=5), Tenant(id="b", key="q", kv_quota_bytes=1)]
+    assert not_enforced(tenants) == ("tpm", "kv_quota")
+
+
+def test_a_taken_port_is_named_with_the_command_that_finds_its_owner() -> None:
+    with listener("127.0.0.1", 0, what="gateway.port") as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ProbeError, match=f"gateway.port: port {port} on 127.0.0.1 cannot be used") as refused:
+            listener("127.0.0.1", port, what="gateway.port")
+        assert f"sport = :{port}" in refused.value.hint
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "no host"])
+def test_a_host_that_is_not_ours_is_wrong_input(host: str) -> None:
+    with pytest.raises(SpecError, match=host):
+        listener(host, 0, what="gateway.port")
+
+
+def test_a_wildcard_address_is_told_as_one_that_can_be_called() -> None:
+    with listener("0.0.0.0", 0, what="gateway.port") as wild:
+        assert url_of(wild) == f"http://127.0.0.1:{wild.getsockname()[1]}"
+    if socket.has_ipv6:
+        with listener("::1", 0, what="gateway.port") as six:
+            assert url_of(six) == f"http://[::1]:{six.getsockname()[1]}"
+
+
+def test_tenants_are_counted_by_how_their_requests_ended() -> None:
+    counts = TenantCounts()
+    for ending, estimated in (
+        ("ok", False),
+        ("ok", True),
+        ("refused", True),
+        ("engine_error", True),
+        ("client_left", True),
+    ):
+        counts.add(replace(RECORD, ending=ending, tokens_estimated=estimated))  # type: ignore[arg-type]
+    status = counts.status("t", 3)
+    assert (status.requests, status.refused, status.failed, status.in_flight) == (5, 1, 1, 3)
+    assert (status.output_tokens, status.output_tokens_estimated) == (20, 16)
+
+
+def test_a_rate_is_of_the_last_seconds_alone() -> None:
+    rate = RecentRate()
+    assert rate.per_s() == 0.0
+    for second in range(20):
+        rate.sample(float(second), 1000 if second >= 10 else 0)
+    assert rate.per_s() == 0.0
+    rate.sample(20.0, 1500)
+    assert rate.per_s() == pytest.approx(100.0)
