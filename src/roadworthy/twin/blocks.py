@@ -15,6 +15,7 @@ sequence's tail before its beginning (vLLM 0.32: `vllm/v1/core/block_pool.py`, `
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class BlockPool:
         self.unit_tokens = math.lcm(*full) if full else cache.block_tokens
         self.unit_blocks = sum(self.unit_tokens // block_tokens for block_tokens in full)
         self._by_key: dict[int, Unit] = {}
-        self._evictable: dict[int, Unit] = {}  # in eviction order: dicts keep insertion order
+        self._evictable: OrderedDict[int, Unit] = OrderedDict()  # in eviction order
 
     @property
     def free_blocks(self) -> int:
@@ -182,8 +183,8 @@ class BlockPool:
     def _take(self, holding: Holding, blocks: int) -> None:
         """Move ``blocks`` (negative: back) between the pool and ``holding``; the caller has checked that they exist."""
         while self.unused_blocks < blocks:
-            key = next(iter(self._evictable))
-            del self._evictable[key], self._by_key[key]
+            key, _ = self._evictable.popitem(last=False)  # constant time, which the first key of a dict is not
+            del self._by_key[key]
             self.unused_blocks += self.unit_blocks
         self.unused_blocks -= blocks
         holding.private_blocks += blocks

@@ -42,6 +42,7 @@ class Asked:
     include_usage: bool
     continuous_usage: bool
     priority: int
+    cache_salt: str
 
 
 def parse(kind: Kind, body: bytes, headers: Mapping[bytes, bytes], config: TwinConfig) -> Asked:
@@ -81,6 +82,7 @@ def parse(kind: Kind, body: bytes, headers: Mapping[bytes, bytes], config: TwinC
         include_usage=include_usage,
         continuous_usage=include_usage and bool(options.get("continuous_usage_stats")),
         priority=_priority(fields, headers),
+        cache_salt=_cache_salt(fields),
     )
 
 
@@ -183,6 +185,16 @@ def _answer_length(
         return room, "length"
     wanted = max(config.answer_tokens, least)
     return (wanted, "stop") if wanted <= room else (room, "length")
+
+
+def _cache_salt(fields: Mapping[str, Any]) -> str:
+    """Requests share cached prefixes only under the same salt."""
+    salt = fields.get("cache_salt")
+    if salt is None:
+        return ""
+    if not isinstance(salt, str) or not salt:
+        raise BadRequest(f"Parameter 'cache_salt' must be a non-empty string if provided, got {str(salt)[:80]!r}.")
+    return salt
 
 
 def _priority(fields: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> int:

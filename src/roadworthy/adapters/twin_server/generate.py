@@ -58,7 +58,7 @@ class Generate:
             output_tokens=asked.output_tokens,
             ends_with=asked.ends_with,
             priority=asked.priority,
-            contents=contents(asked.prompt + answer, self._live.unit_tokens),
+            contents=contents(asked.prompt + answer, self._live.unit_tokens, asked.cache_salt),
         )
         arrived = _Arrived()
         try:

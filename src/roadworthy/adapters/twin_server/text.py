@@ -54,11 +54,14 @@ def filler(prompt_tokens: list[str], count: int) -> list[str]:
     return tokens_of(" ".join([_OPENING, *words]))[:count]
 
 
-def contents(tokens: list[str], unit_tokens: int) -> tuple[bytes, ...]:
-    """What each full unit of ``tokens`` holds, as a digest."""
+def contents(tokens: list[str], unit_tokens: int, salt: str) -> tuple[bytes, ...]:
+    """What each full unit of ``tokens`` holds, as a digest; ``salt`` keeps apart what may not share a cache."""
+    key = blake2b(salt.encode(errors="surrogatepass"), digest_size=16).digest()
     full = len(tokens) - len(tokens) % unit_tokens
     return tuple(
-        blake2b("\0".join(tokens[start : start + unit_tokens]).encode(errors="surrogatepass"), digest_size=8).digest()
+        blake2b(
+            "\0".join(tokens[start : start + unit_tokens]).encode(errors="surrogatepass"), digest_size=8, key=key
+        ).digest()
         for start in range(0, full, unit_tokens)
     )
 

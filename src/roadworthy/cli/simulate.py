@@ -1,0 +1,188 @@
+"""`roadworthy simulate`: the deployment of a document in virtual time, and a verdict for each objective."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from roadworthy.advise.gates import Verdict
+    from roadworthy.advise.verdict import SlaReport
+    from roadworthy.bench.sections import RunSection
+    from roadworthy.cli.wiring import Planned
+    from roadworthy.simulate.run import SimulatedRun
+
+DEFAULT_REQUESTS = 1000
+"""Enough for a verdict on a 99th percentile."""
+
+PROGRESS_EVERY = 500
+_COLOURS = {"met": "green", "missed": "red", "undecided": "yellow"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedRun:
+    """A simulated run and what it says of the SLA. ``cpu_s`` is the CPU time the simulation itself took."""
+
+    planned: Planned
+    seed: int
+    run: SimulatedRun
+    report: SlaReport
+    cpu_s: float
+
+    @property
+    def requests_per_cpu_s(self) -> float:
+        return len(self.run.records) / self.cpu_s if self.cpu_s > 0 else 0.0
+
+    def section(self, title: str) -> RunSection:
+        """This run as part of a report."""
+        from roadworthy.bench.sections import RunSection
+
+        return RunSection(
+            title=title,
+            report=self.report,
+            records=self.run.records,
+            facts=self._facts(),
+            notes=self._notes(),
+            simulated=True,
+        )
+
+    def _facts(self) -> tuple[tuple[str, str], ...]:
+        best, deployment = self.planned.best(), self.planned.deployment
+        return (
+            ("model", deployment.model.served_name),
+            ("layout", best.layout.label),
+            ("engines", str(len(self.run.engines))),
+            ("rate", f"{deployment.workload.rate_per_s:g}/s"),
+            ("seed", str(self.seed)),
+            ("utilisation", f"{self.run.utilisation_ratio:.0%}"),
+        )
+
+    def _notes(self) -> tuple[str, ...]:
+        preemptions = sum(engine.preemptions for engine in self.run.engines)
+        predicted = self.planned.best().predicted
+        source = f" Step times: {predicted.source}, error {predicted.error_band:.0%}." if predicted is not None else ""
+        return (
+            f"Virtual time: every number comes from a model of the engine, none was measured.{source}",
+            f"{len(self.run.engines)} engine(s), pipeline {self.run.utilisation_ratio:.0%} busy, {preemptions:,} "
+            f"preemptions; simulated at {self.requests_per_cpu_s:,.0f} requests per CPU second.",
+        )
+
+
+@click.command()
+@click.argument("spec", metavar="SPEC")
+@click.option(
+    "--requests",
+    type=click.IntRange(min=1),
+    default=DEFAULT_REQUESTS,
+    show_default=True,
+    help="How many requests to send; a verdict on a P99 wants 1,000.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Same seed, same run.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def command(spec: str, requests: int, seed: int, as_json: bool) -> int:
+    """Run the same deployment in virtual time: hours of traffic in seconds.
+
+    The engines are twins of the best layout that the plan found, the routing is the gateway's, the load is the
+    document's workload. Exit code 0: every objective met; 1: one missed, too few requests to tell, or no layout fits;
+    2: wrong input.
+    """
+    from roadworthy.cli.wiring import load_planned
+
+    judged = simulate_planned(load_planned(spec), requests=requests, seed=seed)
+    if as_json:
+        from roadworthy.cli.output import print_json
+
+        print_json(simulate_document(judged))
+    else:
+        _print_report(judged)
+    return judged.report.exit_code
+
+
+def simulate_planned(planned: Planned, *, requests: int, seed: int) -> JudgedRun:
+    """Simulate ``requests`` requests of the document's workload on the best layout, and judge them.
+
+    Raises:
+        Infeasible: no layout fits.
+        Unsupported: the plan has no timing for this model and hardware.
+    """
+    from roadworthy.advise.arrivals import Arrivals
+    from roadworthy.advise.deploy import twin_configs
+    from roadworthy.advise.verdict import judge
+    from roadworthy.route.pick import least_load
+    from roadworthy.simulate.run import simulate
+
+    deployment = planned.deployment
+    configs = twin_configs(deployment, planned.plan)
+    arrivals = Arrivals(
+        deployment.workload,
+        seed=seed,
+        requests=requests,
+        tenants=deployment.tenants,
+        max_context_tokens=configs[0].max_model_len,
+    )
+    progress = _Progress(requests)
+    started_s = time.process_time()
+    run = simulate(
+        configs,
+        arrivals,
+        pick=least_load,
+        priorities={tenant.id: tenant.priority for tenant in deployment.tenants},
+        progress=progress,
+    )
+    cpu_s = time.process_time() - started_s
+    progress.clear()
+    report = judge(run.records, deployment.sla, asked_rate_per_s=deployment.workload.rate_per_s)
+    return JudgedRun(planned=planned, seed=seed, run=run, report=report, cpu_s=cpu_s)
+
+
+def simulate_document(judged: JudgedRun) -> dict[str, object]:
+    """What ``--json`` prints: the keys of ``bench``, and what only a simulation knows."""
+    from roadworthy.cli.output import plain
+
+    report = plain(judged.report)
+    assert isinstance(report, dict)  # a dataclass becomes an object
+    verdict, reason = report.pop("verdict"), report.pop("reason")
+    best, deployment = judged.planned.best(), judged.planned.deployment
+    return {
+        "verdict": verdict,
+        "reason": reason,
+        "simulated": True,
+        "model": deployment.model.served_name,
+        "layout": best.layout.label,
+        "engines": len(judged.run.engines),
+        "seed": judged.seed,
+        **report,
+        "utilisation_ratio": judged.run.utilisation_ratio,
+        "preemptions": sum(engine.preemptions for engine in judged.run.engines),
+        "requests_per_cpu_s": judged.requests_per_cpu_s,
+    }
+
+
+def _print_report(judged: JudgedRun) -> None:
+    from roadworthy.bench.report_text import render_text
+
+    def paint(verdict: Verdict, text: str) -> str:
+        return click.style(text, fg=_COLOURS[verdict], bold=True)
+
+    title = f"{judged.planned.deployment.name} in virtual time"
+    click.echo(render_text(judged.section(title), paint=paint), nl=False)
+
+
+class _Progress:
+    """A line on stderr that counts, on a terminal only, and leaves nothing behind."""
+
+    def __init__(self, requests: int) -> None:
+        self._requests = requests
+        self._shown = sys.stderr.isatty()
+
+    def __call__(self, ended: int) -> None:
+        if self._shown and ended % PROGRESS_EVERY == 0:
+            click.echo(f"\rsimulated {ended:,} of {self._requests:,} requests", err=True, nl=False)
+
+    def clear(self) -> None:
+        if self._shown:
+            click.echo("\r\x1b[K", err=True, nl=False)
