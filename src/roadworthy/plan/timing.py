@@ -55,6 +55,8 @@ class RooflineStepTime:
         fixed_weight_bytes: weights read whatever the batch (attention, dense, shared experts, head).
         expert_weight_bytes: all routed experts a rank holds; a batch reads a share of them.
         expert_pick_ratio: experts per token / routed experts; 0 for a dense model.
+        prefill_launch_s: added to a step that computes prompt tokens, which runs outside the decode CUDA graphs.
+        expert_batch_ranks: data-parallel ranks whose tokens meet in the same experts (expert parallelism).
         kv_bytes_per_context_token: cache read for each token of decode context.
         state_bytes_per_sequence: recurrent state read and written for each decoding sequence.
         flops_per_token: linear layers, per token and rank.
@@ -80,12 +82,14 @@ class RooflineStepTime:
     comm_bytes_per_token: float
     link_bytes_per_s: float
     comm_latency_s: float
+    expert_batch_ranks: int = 1
+    prefill_launch_s: float = 0.0
 
     def step_s(self, load: StepLoad) -> float:
         tokens = load.tokens
         if tokens == 0:
             return 0.0
-        experts_read_ratio = 1 - (1 - self.expert_pick_ratio) ** tokens
+        experts_read_ratio = 1 - (1 - self.expert_pick_ratio) ** (tokens * self.expert_batch_ranks)
         read_bytes = (
             self.fixed_weight_bytes
             + experts_read_ratio * self.expert_weight_bytes
@@ -96,4 +100,5 @@ class RooflineStepTime:
         flops = self.flops_per_token * tokens + self.flops_per_context_pair * context_pairs
         busy_s = max(read_bytes / self.hbm_bytes_per_s, flops / self.flops_per_s)
         comm_s = self.comm_latency_s + self.comm_bytes_per_token * tokens / self.link_bytes_per_s
-        return self.launch_s + busy_s + comm_s
+        launch_s = self.launch_s + (self.prefill_launch_s if load.prefill_tokens else 0.0)
+        return launch_s + busy_s + comm_s

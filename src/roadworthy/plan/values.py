@@ -88,7 +88,16 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predicted:
-    """Speed of one replica at the workload's concurrency, before queueing; ``error_band`` is a ratio (0.3: 30 %)."""
+    """Speed of one replica at the workload's concurrency, before queueing; ``error_band`` is a ratio (0.3: 30 %).
+
+    Args:
+        concurrency: requests in flight on one replica at the asked rate (Little's law), at most what it holds.
+        request_rate_per_s: what one replica carries at that concurrency.
+        saturated: the asked rate is more than the layout carries, so queues would grow without end.
+        capacity_tokens_per_s: output tokens a second of one replica at the highest rate that meets the SLA, or at
+            full concurrency where there is none or no rate meets it.
+        meets_sla: every latency objective holds at the asked rate; None without objectives.
+    """
 
     ttft_p50_s: float
     ttft_p99_s: float
@@ -97,12 +106,21 @@ class Predicted:
     output_tokens_per_s: float
     source: str
     error_band: float
+    concurrency: float = 0.0
+    request_rate_per_s: float = 0.0
+    saturated: bool = False
+    capacity_tokens_per_s: float = 0.0
+    meets_sla: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutPlan:
-    """One layout judged. ``kv_capacity_tokens`` and ``max_concurrency`` are vLLM's start-up figures for one replica;
-    ``kv_resident_tokens`` and ``resident_requests`` are what decoding requests of the workload can hold."""
+    """One layout judged.
+
+    ``kv_capacity_tokens`` and ``max_concurrency`` are vLLM's start-up figures for the pool of one data-parallel rank
+    at full context; ``resident_requests`` is how many decoding requests of that same length the pool holds and
+    ``kv_resident_tokens`` their tokens. ``ranks`` counts the ranks of all replicas.
+    """
 
     layout: Layout
     feasible: Feasible

@@ -1,0 +1,285 @@
+"""The search: every layout judged for memory and speed, best first, each loser with its reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from roadworthy.catalog.gpus import Gpu
+from roadworthy.core.units import GIB, format_bytes, format_gib
+from roadworthy.plan.cache import CacheGroup, CacheLayout
+from roadworthy.plan.cache_groups import cache_layout, in_flight_tokens
+from roadworthy.plan.layouts import Pins, candidate_layouts, why_not_built
+from roadworthy.plan.memory import Pool, pool_of
+from roadworthy.plan.overhead import ASSUMED_BAND_BYTES, MEASURED_FAMILIES, overhead
+from roadworthy.plan.settings import (
+    SEQUENCES_MAX,
+    Fixed,
+    Knobs,
+    choices,
+    context_tokens,
+    fixed_settings,
+    sequences,
+    settings_of,
+)
+from roadworthy.plan.speed import CALIBRATIONS, predict, step_time_of
+from roadworthy.plan.timing import RooflineStepTime
+from roadworthy.plan.values import Layout, LayoutPlan, Plan, Predicted
+from roadworthy.plan.weights import StageWeights, checkpoint_totals, split_of, stage_weights
+from roadworthy.plan.workload import Demand, demand_of
+from roadworthy.spec.model import ModelSpec
+from roadworthy.spec.values import Deployment
+
+COMFORTABLE_CONCURRENCY = 2.0
+"""Full-length requests that the start-up check should admit before a larger token budget is kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Case:
+    """What every layout is judged against."""
+
+    deployment: Deployment
+    model: ModelSpec
+    gpu: Gpu
+    pins: Pins
+    fixed: Fixed
+    demand: Demand
+    max_model_len_tokens: int
+
+
+def make_plan(deployment: Deployment, model: ModelSpec, gpu: Gpu) -> Plan:
+    """Every layout of ``model`` on the deployment's cluster, best first.
+
+    Best is: fits, meets the SLA at the asked rate, then most output tokens a second and GPU at the highest load within
+    the SLA. Where none meets it, those that carry the asked rate and miss by least. Layouts that do not fit stand
+    last, the nearest first.
+
+    Raises:
+        SpecError: engine settings or context length that cannot be.
+        Unsupported: a cache that is not known here.
+    """
+    fixed = fixed_settings(deployment, model, gpu)
+    demand = demand_of(deployment.workload)
+    case = _Case(
+        deployment=deployment,
+        model=model,
+        gpu=gpu,
+        pins=Pins.of(deployment.engine.settings),
+        fixed=fixed,
+        demand=demand,
+        max_model_len_tokens=context_tokens(fixed, demand, model),
+    )
+    layouts = [_judge(case, layout) for layout in _layouts(case)]
+    totals = checkpoint_totals(model)
+    return Plan(
+        model=model,
+        weights_bytes_total=totals.bytes,
+        assumptions=_assumptions(case),
+        layouts=tuple(sorted(layouts, key=lambda judged: _rank_key(case, judged))),
+    )
+
+
+def _layouts(case: _Case) -> Sequence[Layout]:
+    cluster = case.deployment.cluster
+    if case.gpu.id == "cpu":  # one engine a core set: nothing is split on a CPU
+        return [Layout(tp=1, pp=1, dp=1, ep=1, stage_layers=(case.model.num_layers,), replicas=cluster.gpus)]
+    return list(candidate_layouts(case.model, cluster, case.pins))
+
+
+def _judge(case: _Case, layout: Layout) -> LayoutPlan:
+    reasons = why_not_built(case.model, layout, case.deployment.cluster, case.gpu, case.pins)
+    if reasons:
+        return _refused(layout, reasons)
+    cache = cache_layout(case.model, tp=layout.tp, stage_layers=layout.stage_layers, options=case.fixed.cache)
+    step = step_time_of(
+        case.model, layout, case.deployment.cluster, case.gpu, cache=case.fixed.cache,
+        context_tokens=case.demand.context_mean,
+    )  # fmt: skip
+    knobs, pool = _settled(case, layout, cache)
+    if pool.feasible is False:
+        return _plan_of(case, layout, cache, knobs, pool, concurrency=0.0, holds=0)
+
+    limit = case.fixed.max_num_seqs or SEQUENCES_MAX
+    holds = _holds(case, cache, pool)
+    forecast = _forecast(case, layout, step, knobs, min(holds, limit))
+    if case.fixed.max_num_seqs is None:
+        knobs = replace(knobs, max_num_seqs=sequences(forecast.concurrency / layout.dp, holds))
+        pool = _pool(case, layout, cache, knobs)
+        holds = _holds(case, cache, pool)
+        forecast = _forecast(case, layout, step, knobs, min(holds, limit))
+    judged = _plan_of(case, layout, cache, knobs, pool, concurrency=forecast.concurrency / layout.dp, holds=holds)
+    return replace(judged, predicted=forecast, step_time=step)
+
+
+def _holds(case: _Case, cache: CacheLayout, pool: Pool) -> int:
+    """Requests of the workload's mean context that one pool holds."""
+    return max(0, pool.blocks - 1) // cache.held_blocks(round(case.demand.context_mean))
+
+
+def _forecast(
+    case: _Case, layout: Layout, step: RooflineStepTime, knobs: Knobs, concurrency_max: int
+) -> Predicted:
+    return predict(
+        step, case.demand, case.deployment.sla, model=case.model, layout=layout, concurrency_max=concurrency_max,
+        max_num_batched_tokens=knobs.max_num_batched_tokens,
+    )  # fmt: skip
+
+
+def _settled(case: _Case, layout: Layout, cache: CacheLayout) -> tuple[Knobs, Pool]:
+    """The first settings under which the layout fits comfortably, else those that come nearest."""
+    tried = []
+    for knobs in choices(case.fixed, case.model, case.gpu, max_model_len_tokens=case.max_model_len_tokens):
+        pool = _pool(case, layout, cache, knobs)
+        fits = pool.feasible is True
+        if fits and _max_concurrency(case, layout, cache, knobs, pool) >= COMFORTABLE_CONCURRENCY:
+            return knobs, pool
+        order = {True: 0, "uncertain": 1, False: 2}[pool.feasible]
+        tried.append((order, pool.short_by_bytes, len(tried), knobs, pool))
+    _, _, _, knobs, pool = min(tried, key=lambda entry: entry[:3])
+    return knobs, pool
+
+
+def _request_blocks(case: _Case, layout: Layout, cache: CacheLayout, knobs: Knobs) -> int:
+    in_flight = in_flight_tokens(pp=layout.pp, max_num_batched_tokens=knobs.max_num_batched_tokens)
+    return cache.admission_blocks(case.max_model_len_tokens, in_flight)
+
+
+def _max_concurrency(case: _Case, layout: Layout, cache: CacheLayout, knobs: Knobs, pool: Pool) -> float:
+    return pool.blocks / _request_blocks(case, layout, cache, knobs)
+
+
+def _pool(case: _Case, layout: Layout, cache: CacheLayout, knobs: Knobs) -> Pool:
+    return pool_of(
+        layout,
+        case.gpu,
+        weights=_weights(case.model, layout, case.fixed.cache.state_dtype),
+        overheads=[
+            overhead(
+                case.model, layout, case.gpu, stage=stage, block_tokens=cache.block_tokens,
+                max_model_len_tokens=knobs.max_model_len_tokens, max_num_seqs=knobs.max_num_seqs,
+                max_num_batched_tokens=knobs.max_num_batched_tokens, cuda_graphs=knobs.fixed.cuda_graphs,
+            )
+            for stage in range(layout.pp)
+        ],
+        cache=cache,
+        utilisation_ratio=knobs.utilisation_ratio,
+        kv_pool_bytes=knobs.kv_pool_bytes,
+        request_blocks=_request_blocks(case, layout, cache, knobs),
+        request_tokens=case.max_model_len_tokens,
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=512)
+def _weights(model: ModelSpec, layout: Layout, state_dtype: str) -> tuple[StageWeights, ...]:
+    split, start, stages = split_of(tp=layout.tp, pp=layout.pp, dp=layout.dp, ep=layout.ep), 0, []
+    for count in layout.stage_layers:
+        stages.append(
+            stage_weights(model, split=split, layers=range(start, start + count), state_dtype=state_dtype)  # type: ignore[arg-type]
+        )
+        start += count
+    return tuple(stages)
+
+
+def _plan_of(
+    case: _Case, layout: Layout, cache: CacheLayout, knobs: Knobs, pool: Pool, *, concurrency: float, holds: int
+) -> LayoutPlan:
+    length = case.max_model_len_tokens
+    most = _max_concurrency(case, layout, cache, knobs, pool)
+    resident = max(0, pool.blocks - 1) // cache.held_blocks(length)
+    return LayoutPlan(
+        layout=layout,
+        feasible=pool.feasible,
+        reasons=pool.reasons,
+        short_by_bytes=pool.short_by_bytes,
+        ranks=pool.ranks,
+        tightest_rank=pool.tightest_rank,
+        cache=cache,
+        kv_blocks=pool.blocks,
+        kv_capacity_tokens=int(most * length),
+        max_concurrency=most,
+        kv_resident_tokens=resident * length,
+        resident_requests=resident,
+        settings=settings_of(
+            knobs, case.model, layout, cache, case.gpu, concurrency=concurrency, holds=holds
+        ),
+        predicted=None,
+        step_time=None,
+    )
+
+
+def _refused(layout: Layout, reasons: tuple[str, ...]) -> LayoutPlan:
+    """A layout that vLLM would not build: no budget, no cache, only the reasons."""
+    nothing = CacheLayout(groups=(CacheGroup(kind="full", block_tokens=1, layers=0),), bytes_per_block=(0,))
+    return LayoutPlan(
+        layout=layout, feasible=False, reasons=reasons, short_by_bytes=0, ranks=(), tightest_rank=0, cache=nothing,
+        kv_blocks=0, kv_capacity_tokens=0, max_concurrency=0.0, kv_resident_tokens=0, resident_requests=0, settings={},
+        predicted=None, step_time=None,
+    )  # fmt: skip
+
+
+def _rank_key(case: _Case, judged: LayoutPlan) -> tuple[float, ...]:
+    order = {True: 0, "uncertain": 1, False: 2}[judged.feasible]
+    # without padding to save, expert parallelism inside one TP group only adds imbalance: off goes before on
+    tail = (judged.layout.ep, judged.layout.world_size)
+    if judged.predicted is None:
+        # what cannot be built stands behind what only lacks memory
+        return (order, 0 if judged.ranks else 1, judged.short_by_bytes, *tail)
+    predicted = judged.predicted
+    capacity = predicted.capacity_tokens_per_s * judged.layout.replicas / case.deployment.cluster.gpus
+    meets = predicted.meets_sla in (True, None)
+    miss = 1.0 if meets else round(_worst_miss(case, predicted), 2)
+    return (order, 0 if meets else 1, 1 if predicted.saturated else 0, miss, -capacity, predicted.tpot_p50_s, *tail)
+
+
+def _worst_miss(case: _Case, predicted: Predicted) -> float:
+    """How many times over its limit the worst objective is."""
+    sla = case.deployment.sla
+    ratios = [predicted.ttft_p99_s / sla.ttft_p99_s] if sla.ttft_p99_s is not None else []
+    ratios += [predicted.tpot_p99_s / sla.tpot_p99_s] if sla.tpot_p99_s is not None else []
+    return max(ratios, default=1.0)
+
+
+def _assumptions(case: _Case) -> tuple[str, ...]:
+    model, gpu, calibration = case.model, case.gpu, CALIBRATIONS[case.model.family]
+    lines = []
+    if gpu.id == "cpu":
+        lines.append("host memory other than the weights and the KV pool: not modelled")
+    elif model.family in MEASURED_FAMILIES:
+        lines.append(
+            "activation peak and CUDA graphs from shapes, held to Llama-3.1-8B and Kimi-Linear measured on one H200"
+        )
+    else:
+        lines.append(
+            f"overhead of a rank beside weights: at least 5 GiB, 8 GiB with data-parallel attention on single GPUs, "
+            f"assumed, not measured for {model.id}; band {ASSUMED_BAND_BYTES // GIB} GiB either way"
+        )
+    if gpu.id != "cpu":
+        lines.append(f"{gpu.id} reports {format_gib(gpu.device_bytes)}; CUDA context and NCCL lie outside the budget")
+    if model.draft_layers:
+        lines.append("served without speculative decoding: the draft layer of the checkpoint is not loaded")
+    if model.vision is not None:
+        lines.append("the vision tower is loaded; --language-model-only would drop it")
+    lines.append(f"speed: {calibration.source}; error band {calibration.error_band:.0%}, before queueing")
+    lines.append("prefix-cache hits are not credited; sessions are counted as separate requests")
+    lines.append(
+        "not modelled: cross-layer overlap, MoE load imbalance, weight or KV offload, LoRA, buffers of DeepEP"
+    )
+    if case.deployment.model.weights != "native":
+        lines.append(
+            f"weights: {case.deployment.model.weights} means every linear layer requantised, embedding, head, router "
+            "and norms as they are" + (", Kimi's attention in BF16" if model.family.startswith("kimi") else "")
+        )
+    return tuple(lines)
+
+
+def what_would_fit(plan: Plan, gpu: Gpu, gpus: int) -> str:
+    """For a plan where nothing fits: total weights against total memory, and how many GPUs the weights alone need."""
+    device_total = gpus * gpu.device_bytes
+    usable = gpu.device_bytes * 0.9 - 5 * GIB
+    needed = -(-plan.weights_bytes_total // int(usable)) if usable > 0 else 0
+    return (
+        f"weights of {plan.weights_bytes_total:,} bytes ({format_bytes(plan.weights_bytes_total)}) against "
+        f"{device_total:,} bytes ({format_bytes(device_total)}) on {gpus} x {gpu.id}; "
+        f"split perfectly they need at least {needed} x {gpu.id} before any KV cache"
+    )
