@@ -14,7 +14,7 @@ import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import httptools
@@ -78,7 +78,6 @@ class LoadClient:
     Args:
         timeout_s: seconds from send to the end of an answer, after which it counts as failed.
         now_s: the clock that stamps events; the driver's.
-        cache_salt: sent as vLLM's ``cache_salt``, so that repeated runs do not meet each other's cached prefixes.
     """
 
     def __init__(
@@ -88,13 +87,11 @@ class LoadClient:
         model: str,
         timeout_s: float = 600.0,
         now_s: Callable[[], float] = time.monotonic,
-        cache_salt: str | None = None,
     ) -> None:
         self._origin = origin
         self._model = model
         self._timeout_s = timeout_s
         self._now_s = now_s
-        self._fixed_fields: dict[str, Any] = {"cache_salt": cache_salt} if cache_salt else {}
         self._tls = ssl.create_default_context() if origin.tls else None
         self._idle: list[_Connection] = []
         self._open: set[_Connection] = set()
@@ -168,7 +165,6 @@ class LoadClient:
             "temperature": 0,
             "stream": True,
             "stream_options": {"include_usage": True},
-            **self._fixed_fields,
         }
         payload = json.dumps(body).encode()
         path = "/v1/chat/completions"

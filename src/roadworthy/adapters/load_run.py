@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from roadworthy.adapters.event_loop import loop_factory, raise_descriptor_limit
 from roadworthy.adapters.load_client import LoadClient, Origin
 from roadworthy.adapters.load_target import ServedModel, calibrate, check_keys, served_model
 from roadworthy.advise.arrivals import Arrivals
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from roadworthy.bench.prompts import Calibration
 
 WATCH_EVERY_S = 0.5
+PROBE_TIMEOUT_S = 60.0
+"""For each question before the load; an engine that compiles its kernels answers the first completion late."""
 CPU_WINDOW_S = 5.0
 CONTEXT_USED_RATIO = 0.95
 """Planned share of the model's context at most: prompts are sized in words, so tokens come out a little off."""
@@ -41,6 +44,7 @@ class BenchRequest:
         requests: how many to send, or None; ``duration_s`` likewise; at least one is given.
         warmup_s: requests scheduled this soon after the first count in no number.
         timeout_s: of one request.
+        salt: the texts of the prompts follow from it; a fresh one meets no prefix that an earlier run left cached.
     """
 
     url: str
@@ -55,6 +59,7 @@ class BenchRequest:
     max_concurrency: int | None = None
     warmup_s: float = 0.0
     timeout_s: float = 600.0
+    salt: str = field(default_factory=lambda: secrets.token_hex(4))
 
     @property
     def first_key(self) -> str | None:
@@ -86,7 +91,8 @@ class BenchRun:
         facts = (
             ("target", self.target),
             ("model", self.model.id + (" (simulated engine)" if self.simulated else "")),
-            ("load", f"open loop, Poisson, {shape.rate_per_s:g} requests a second, {length}, seed {asked.seed}"),
+            ("load", f"open loop, Poisson, {shape.rate_per_s:g} requests a second, {length}"),
+            ("seed, salt", f"{asked.seed}, {asked.salt}"),
             ("prompt tokens", _quantiles(shape.prompt_tokens.p50, shape.prompt_tokens.p90, shape.prompt_tokens.p99)),
             ("output tokens", _quantiles(shape.output_tokens.p50, shape.output_tokens.p90, shape.output_tokens.p99)),
             (
@@ -138,7 +144,7 @@ def run_bench(request: BenchRequest, *, watch: Watcher | None = None) -> BenchRu
         ProbeError: the target cannot be reached, turns us away or does not complete a probe.
         SpecError: the URL or the model name is wrong.
     """
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(measure(request, watch=watch))
 
 
@@ -147,17 +153,17 @@ async def measure(request: BenchRequest, *, watch: Watcher | None = None) -> Ben
     origin = Origin.of_url(request.url)
     where = str(origin)
     raise_descriptor_limit()
-    async with LoadClient(origin, model="", timeout_s=30.0) as scout:
+    async with LoadClient(origin, model="", timeout_s=PROBE_TIMEOUT_S) as scout:
         model = await served_model(scout, where, wanted=request.model, key=request.first_key)
         await check_keys(scout, where, request.keys.items())
-    salt = secrets.token_hex(8)
-    async with LoadClient(origin, model=model.id, timeout_s=request.timeout_s, cache_salt=salt) as client:
-        calibration, simulated = await calibrate(client, where, request.first_key)
+    async with LoadClient(origin, model=model.id, timeout_s=PROBE_TIMEOUT_S) as scout:
+        calibration, simulated = await calibrate(scout, where, request.first_key)
+    async with LoadClient(origin, model=model.id, timeout_s=request.timeout_s) as client:
         load = Load(
             arrivals=_arrivals(request, model),
             keys=request.keys,
             calibration=calibration,
-            session_prefix=f"bench-{salt}-",
+            salt=request.salt,
             until_s=request.duration_s,
             max_concurrency=request.max_concurrency,
         )
@@ -254,20 +260,3 @@ def _stop_on_signals(stop: asyncio.Event) -> Iterator[None]:
     finally:
         for number in numbers:
             loop.remove_signal_handler(number)
-
-
-def raise_descriptor_limit() -> None:
-    """Take all the file descriptors that the system lets us have: every stream in flight holds one."""
-    import resource
-
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(ValueError, OSError):  # some containers refuse; then fewer streams fit
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop

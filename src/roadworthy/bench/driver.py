@@ -60,7 +60,7 @@ class Load:
 
     Args:
         keys: API key of each tenant id; a tenant that it lacks is sent without one.
-        session_prefix: makes this run's session ids differ from another's.
+        salt: makes this run's session ids and texts differ from another's.
         until_s: no turn is sent that the schedule places later than this, seconds after the start.
         max_concurrency: requests in flight at most; None, the honest choice for an SLA, sets no cap.
     """
@@ -68,7 +68,7 @@ class Load:
     arrivals: Arrivals
     keys: Mapping[str, str | None] = field(default_factory=dict)
     calibration: Calibration = field(default_factory=Calibration)
-    session_prefix: str = "s"
+    salt: str = ""
     until_s: float | None = None
     max_concurrency: int | None = None
 
@@ -130,7 +130,7 @@ class _Run:
         """Start every session at its time, and wait for the last one to end."""
         async with asyncio.TaskGroup() as sessions:
             for request in self._load.arrivals.first_turns():
-                messages = conversation(request, {}, self._load.calibration)  # built before its time, not after
+                messages = self._conversation(request, {})  # built before its time, not after
                 await self._sleep_until(request.t_sched_s)
                 sessions.create_task(self._session(request, self._generate_request(request, messages)))
 
@@ -152,15 +152,18 @@ class _Run:
                 self._cut_sessions += 1
                 return
             request = following
-            ready = self._generate_request(request, conversation(request, answers, self._load.calibration))
+            ready = self._generate_request(request, self._conversation(request, answers))
             await self._sleep_until(request.t_sched_s)
+
+    def _conversation(self, request: PlannedRequest, answers: Mapping[str, str]) -> tuple[Message, ...]:
+        return conversation(request, answers, self._load.calibration, self._load.salt)
 
     def _generate_request(self, request: PlannedRequest, messages: tuple[Message, ...]) -> GenerateRequest:
         return GenerateRequest(
             messages=messages,
             output_tokens=request.output_tokens,
             key=self._load.keys.get(request.tenant),
-            session=f"{self._load.session_prefix}{request.session}",
+            session=f"bench-{self._load.salt}-{request.session}",
         )
 
     async def _send(self, request: PlannedRequest, ready: GenerateRequest) -> Outcome:

@@ -1,8 +1,9 @@
 """Conversations of about the planned length, made of plain words and the same for the same plan.
 
-Which text a segment is follows from its name alone, so prompts that share a segment share its text to the letter,
-and an engine's prefix cache sees what the plan meant. Lengths are planned in tokens and sent in words: two probes of
-known length tell how many tokens this server makes of a word and of a message's frame.
+Which text a segment is follows from its name and the run's salt alone, so prompts that share a segment share its text
+to the letter, and an engine's prefix cache sees what the plan meant. Another salt is another text of the same length:
+a run that is repeated must not meet what the first one left in the cache. Lengths are planned in tokens and sent in
+words: two probes of known length tell how many tokens this server makes of a word and of a message's frame.
 """
 
 from __future__ import annotations
@@ -61,24 +62,26 @@ def probe(which: int) -> GenerateRequest:
     return GenerateRequest(messages=(Message("user", text),), output_tokens=1)
 
 
-def segment_text(name: str, words: int) -> str:
+def segment_text(name: str, words: int, salt: str = "") -> str:
     """The first ``words`` words of the text called ``name``; a shorter cut is a prefix of a longer one."""
-    return " ".join(_stream(name, words))
+    return " ".join(_stream(f"{salt}:{name}", words))
 
 
-def conversation(request: PlannedRequest, answers: Mapping[str, str], calibration: Calibration) -> tuple[Message, ...]:
+def conversation(
+    request: PlannedRequest, answers: Mapping[str, str], calibration: Calibration, salt: str = ""
+) -> tuple[Message, ...]:
     """The messages of ``request``: the shared system prompt, then what was said, by turns.
 
     Args:
         answers: what the engine answered so far in this session, by answer id; a turn it does not hold is filler.
     """
-    return tuple(_message(segment, answers, calibration) for segment in request.segments)
+    return tuple(_message(segment, answers, calibration, salt) for segment in request.segments)
 
 
-def _message(segment: Segment, answers: Mapping[str, str], calibration: Calibration) -> Message:
+def _message(segment: Segment, answers: Mapping[str, str], calibration: Calibration, salt: str) -> Message:
     if segment.id in answers:
         return Message("assistant", answers[segment.id])
-    text = segment_text(segment.id, calibration.words(segment.tokens))
+    text = segment_text(segment.id, calibration.words(segment.tokens), salt)
     if segment.id == SHARED_SEGMENT:
         return Message("system", text)
     return Message("assistant" if segment.id.endswith("a") else "user", text)

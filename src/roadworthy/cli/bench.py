@@ -57,7 +57,7 @@ FILE = click.Path(path_type=Path)
 @click.option("--rate", type=RATE, help="Requests a second, such as 16/s; the document's workload.rate otherwise.")
 @click.option("--duration", type=DURATION, help="How long requests are sent, such as 20s (60s without --requests).")
 @click.option("--requests", type=click.IntRange(min=1), help="How many requests to send.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Same seed, same load.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Same seed, same arrivals and lengths.")
 @click.option("--key", envvar="ROADWORTHY_KEY", show_envvar=True, help="API key, for every tenant.")
 @click.option("--model", help="Model to ask for; the first that the target lists otherwise.")
 @click.option("--ttft-p99", type=DURATION, help="Objective, such as 250ms; instead of the document's.")
@@ -66,6 +66,7 @@ FILE = click.Path(path_type=Path)
 @click.option("--max-concurrency", type=click.IntRange(min=1), help="Requests in flight at most; no cap otherwise.")
 @click.option("--warmup", type=DURATION, help="Leave requests of this first stretch out of the numbers.")
 @click.option("--timeout", type=DURATION, default="600s", show_default=True, help="Of one request.")
+@click.option("--salt", help="Text of the prompts; a new one for each run otherwise, so that no cache knows it.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option("--out", type=FILE, help="Also write the JSON document to a file.")
 @click.option("--html", type=FILE, help="Also write a report with plots, one file that opens offline.")
@@ -170,7 +171,7 @@ def _tenants(
 def _request(
     aim: Aim, *, rate: float | None, duration: float | None, requests: int | None, seed: int, model: str | None,
     ttft_p99: float | None, tpot_p99: float | None, success: float | None, max_concurrency: int | None,
-    warmup: float | None, timeout: float,
+    warmup: float | None, timeout: float, salt: str | None,
 ) -> BenchRequest:  # fmt: skip
     try:
         from roadworthy.adapters.load_run import BenchRequest
@@ -178,7 +179,7 @@ def _request(
         raise Unsupported(f"bench needs {error.name}", hint="pip install 'roadworthy[gateway]'") from error
     if warmup is not None and duration is not None and warmup >= duration:
         raise SpecError(f"--warmup {warmup:g}s leaves nothing of --duration {duration:g}s", hint="measure for longer")
-    return BenchRequest(
+    request = BenchRequest(
         url=aim.url,
         workload=_workload(aim.deployment, rate),
         sla=_sla(aim.deployment, ttft_p99, tpot_p99, success),
@@ -192,6 +193,7 @@ def _request(
         warmup_s=warmup or 0.0,
         timeout_s=timeout,
     )
+    return request if salt is None else replace(request, salt=salt)
 
 
 def _workload(deployment: Deployment | None, rate_per_s: float | None) -> RequestProfile:
@@ -239,6 +241,7 @@ def bench_document(run: BenchRun) -> dict[str, object]:
         "model": run.model.id,
         "simulated": run.simulated,
         "seed": run.request.seed,
+        "salt": run.request.salt,
         **report,
         "client_cpu_ratio": run.client_cpu_ratio,
         "abandoned": run.drive.abandoned,
