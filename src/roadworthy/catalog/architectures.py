@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from typing import TYPE_CHECKING
 
 from roadworthy.catalog.config_fields import LONGEST_TOKENS, ConfigFields
 from roadworthy.catalog.quantisation import requantised, stored_formats
@@ -21,7 +22,9 @@ from roadworthy.spec.model import (
     V4Attention,
     VisionTower,
 )
-from roadworthy.spec.values import Weights
+
+if TYPE_CHECKING:
+    from roadworthy.spec.values import Weights
 
 
 def model_from_config(
@@ -159,9 +162,7 @@ def _kimi_layers(fields: ConfigFields, *, latent: bool) -> tuple[Layer, ...]:
         latent_width=fields.count("routed_expert_hidden_size") if latent else None,
     )  # fmt: skip
     kinds: list[Attention] = [mla if index in set(mla_layers) else kda for index in range(1, total + 1)]
-    return tuple(
-        Layer(attention=attention, mlp=mlp) for attention, mlp in zip(kinds, _mlps(fields, moe), strict=True)
-    )
+    return tuple(Layer(attention=attention, mlp=mlp) for attention, mlp in zip(kinds, _mlps(fields, moe), strict=True))
 
 
 def _kimi_vision(fields: ConfigFields) -> VisionTower:

@@ -23,9 +23,7 @@ class ConfigFields:
     Call :meth:`check` before using what was read: it raises :class:`SpecError` with everything that was wrong.
     """
 
-    def __init__(
-        self, config: Mapping[str, object], *, path: str = "", problems: list[Problem] | None = None
-    ) -> None:
+    def __init__(self, config: Mapping[str, object], *, path: str = "", problems: list[Problem] | None = None) -> None:
         self._config = config
         self._path = path
         self.problems: list[Problem] = problems if problems is not None else []

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -29,7 +29,9 @@ from roadworthy.spec.model import (
     V4Attention,
     VisionTower,
 )
-from roadworthy.spec.values import Weights
+
+if TYPE_CHECKING:
+    from roadworthy.spec.values import Weights
 
 __all__ = ["ARCHITECTURES", "KnownModel", "known_models", "model_by_id", "model_from_config"]
 

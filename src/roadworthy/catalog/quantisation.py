@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from roadworthy.catalog.config_fields import ConfigFields
 from roadworthy.core.errors import Unsupported
-from roadworthy.spec.model import ModelSpec, WeightFormat
-from roadworthy.spec.values import Weights
+
+if TYPE_CHECKING:
+    from roadworthy.catalog.config_fields import ConfigFields
+    from roadworthy.spec.model import ModelSpec, WeightFormat
+    from roadworthy.spec.values import Weights
 
 _KNOWN = (
     "known: none (BF16), fp8 with 128 x 128 blocks, DeepSeek-V4's FP8 with FP4 experts, "

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from roadworthy.core.errors import Unsupported
 from roadworthy.plan.cache import CacheGroup, CacheLayout
 from roadworthy.plan.weights.formats import round_up
-from roadworthy.plan.weights.stage import StateDtype
 from roadworthy.spec.model import GqaAttention, KdaAttention, MlaAttention, ModelSpec, V4Attention
+
+if TYPE_CHECKING:
+    from roadworthy.plan.weights.stage import StateDtype
 
 KvDtype = Literal["auto", "fp8", "bfloat16"]
 
@@ -139,9 +141,7 @@ def _hybrid_layout(model: ModelSpec, tp: int, stages: Sequence[range], options: 
             )
             for members, kind in groups
         ),
-        bytes_per_block=tuple(
-            page_bytes * max(_members(members, stage) for members, _ in groups) for stage in stages
-        ),
+        bytes_per_block=tuple(page_bytes * max(_members(members, stage) for members, _ in groups) for stage in stages),
         state_bytes_per_sequence=state_bytes * len(kda),
     )
 

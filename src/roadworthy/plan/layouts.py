@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from roadworthy.catalog.gpus import Gpu
 from roadworthy.plan.values import Layout
 from roadworthy.spec.model import GqaAttention, KdaAttention, MlaAttention, ModelSpec, MoeMlp, V4Attention
-from roadworthy.spec.values import ClusterSpec, Scalar
+
+if TYPE_CHECKING:
+    from roadworthy.catalog.gpus import Gpu
+    from roadworthy.spec.values import ClusterSpec, Scalar
 
 V4_CAPABILITY_MIN = (9, 0)
 """vLLM's V4 attention kernels need SM90, SM100 or SM120 (`vllm/models/deepseek_v4/sparse_mla.py`)."""
@@ -106,9 +109,7 @@ def _moe(model: ModelSpec) -> MoeMlp | None:
     return next((layer.mlp for layer in model.layers if isinstance(layer.mlp, MoeMlp)), None)
 
 
-def why_not_built(
-    model: ModelSpec, layout: Layout, cluster: ClusterSpec, gpu: Gpu, pins: Pins
-) -> tuple[str, ...]:
+def why_not_built(model: ModelSpec, layout: Layout, cluster: ClusterSpec, gpu: Gpu, pins: Pins) -> tuple[str, ...]:
     """Reasons for which vLLM cannot build ``layout``, or the plan will not choose it unasked; empty when none."""
     reasons = [*_attention_reasons(model, layout), *_expert_reasons(model, layout)]
     if model.family == "deepseek_v4" and gpu.compute_capability < V4_CAPABILITY_MIN and gpu.id != "cpu":

@@ -10,13 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from roadworthy.catalog.gpus import Gpu
 from roadworthy.core.units import format_gib
-from roadworthy.plan.cache import CacheLayout
-from roadworthy.plan.overhead import Overhead
 from roadworthy.plan.values import Feasible, Layout, MemoryBudget
-from roadworthy.plan.weights import StageWeights
+
+if TYPE_CHECKING:
+    from roadworthy.catalog.gpus import Gpu
+    from roadworthy.plan.cache import CacheLayout
+    from roadworthy.plan.overhead import Overhead
+    from roadworthy.plan.weights import StageWeights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

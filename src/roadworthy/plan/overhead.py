@@ -9,13 +9,16 @@ shown as assumed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from roadworthy.catalog.gpus import Gpu
 from roadworthy.core.units import GIB, MIB
 from roadworthy.plan.layouts import mla_attention, routed_experts
-from roadworthy.plan.values import Layout
 from roadworthy.plan.weights.formats import round_up
 from roadworthy.spec.model import DenseMlp, ModelSpec, V4Attention
+
+if TYPE_CHECKING:
+    from roadworthy.catalog.gpus import Gpu
+    from roadworthy.plan.values import Layout
 
 NON_TORCH_GROWTH_BYTES = round(0.24 * GIB)
 """Kernel libraries' own workspaces, measured 0.22 and 0.24 GiB on H200 at TP1."""

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from roadworthy.catalog.gpus import Gpu
 from roadworthy.core.errors import Problem, SpecError
 from roadworthy.core.units import GIB, format_gib, parse_size
-from roadworthy.plan.cache import CacheLayout
 from roadworthy.plan.cache_groups import HYBRID_ALIGNMENT_TOKENS, CacheOptions
 from roadworthy.plan.layouts import PARALLEL_SETTINGS, kda_attention, mla_attention
 from roadworthy.plan.values import Layout, Setting
-from roadworthy.plan.workload import Demand
-from roadworthy.spec.model import ModelSpec
-from roadworthy.spec.values import Deployment, Scalar
+
+if TYPE_CHECKING:
+    from roadworthy.catalog.gpus import Gpu
+    from roadworthy.plan.cache import CacheLayout
+    from roadworthy.plan.workload import Demand
+    from roadworthy.spec.model import ModelSpec
+    from roadworthy.spec.values import Deployment, Scalar
 
 UTILISATION_RATIOS = (0.90, 0.92, 0.95)
 """Tried in this order. vLLM's default is 0.92 (0.33); recipes for Hopper go to 0.95."""
 BATCHED_TOKENS = (8192, 4096, 2048, 1024)
 WINDOW_BATCHED_TOKENS = (4096, 2048, 1024)
-"""Where the start-up check charges tokens in flight (DeepSeek-V4), the larger default only costs admissible requests."""
+"""Where start-up charges each request the tokens in flight (DeepSeek-V4), a larger budget admits fewer requests."""
 CPU_POOL_BYTES, CPU_BATCHED_TOKENS = GIB, 2048
 SEQUENCES_DEFAULT, SEQUENCES_MAX = 256, 1024
 CONTEXT_STEP_TOKENS, CONTEXT_MIN_TOKENS = 1024, 4096
@@ -37,7 +40,7 @@ class Fixed:
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
     kv_pool_bytes: int | None = None
-    cache: CacheOptions = CacheOptions()
+    cache: CacheOptions = field(default_factory=CacheOptions)
     cuda_graphs: bool = True
     others: Mapping[str, Scalar] | None = None
 
@@ -102,7 +105,7 @@ def _context(reader: _Reader, deployment: Deployment, model: ModelSpec) -> int |
         where = "engine.settings.max_model_len" if asked is None else "model.max_model_len"
         reader.problems.append(
             Problem(
-                path=where, seen=f"{length:,}", wanted=f"at most {model.max_context_tokens:,}, the context of {model.id}"
+                path=where, seen=f"{length:,}", wanted=f"at most {model.max_context_tokens:,}, what {model.id} knows"
             )
         )  # fmt: skip
     return length
@@ -248,7 +251,9 @@ def settings_of(
         "kv_cache_dtype": _kv_dtype(model, fixed),
         "enable_prefix_caching": Setting(
             value=fixed.cache.prefix_caching,
-            why="turns of a conversation and system prompts share their prefix" if fixed.cache.prefix_caching else FIXED,
+            why="turns of a conversation and system prompts share their prefix"
+            if fixed.cache.prefix_caching
+            else FIXED,
         ),
     }
     if fixed.kv_pool_bytes is not None:

@@ -7,17 +7,21 @@ the asked rate (the twin does that), MoE load imbalance, speculative decoding, o
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from roadworthy.catalog.gpus import Gpu
 from roadworthy.plan.cache_groups import CacheOptions, state_bytes_per_layer, token_bytes
 from roadworthy.plan.layouts import routed_experts
 from roadworthy.plan.timing import RooflineStepTime, StepLoad
 from roadworthy.plan.values import Layout, Predicted
 from roadworthy.plan.weights import Split, split_of, stage_weights
-from roadworthy.plan.workload import Demand
 from roadworthy.spec.model import GqaAttention, KdaAttention, Layer, MlaAttention, ModelSpec, V4Attention
-from roadworthy.spec.values import ClusterSpec, Sla
+
+if TYPE_CHECKING:
+    from roadworthy.catalog.gpus import Gpu
+    from roadworthy.plan.workload import Demand
+    from roadworthy.spec.values import ClusterSpec, Sla
 
 HBM_ACHIEVED_RATIO = 0.81
 """Slope of decode time against bytes read, Llama-3.1-8B on H200: TPOT 4.88 to 7.07 ms for 15.0 to 23.7 GB."""
@@ -76,7 +80,7 @@ CALIBRATIONS = {
         source="roofline, launch cost set by aiconfigurator's 32xH100 estimates; not measured",
     ),
 }  # fmt: skip
-"""Anchors: facts, gpu_measured.json and economics_and_sla.md section 3. tests/unit/plan/test_speed.py recomputes them."""
+"""Anchors: gpu_measured.json, and public V4-Pro and K3 figures; tests/unit/plan/test_speed.py recomputes them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,9 +125,7 @@ def step_time_of(
         fixed_weight_bytes=float(sum(size for name, size in weights.items() if name not in _NOT_READ)),
         expert_weight_bytes=float(weights.get("routed_experts", 0)),
         expert_pick_ratio=pick,
-        kv_bytes_per_context_token=sum(
-            _kv_read_bytes(model, index, layout.tp, cache) for index in whole
-        ),
+        kv_bytes_per_context_token=sum(_kv_read_bytes(model, index, layout.tp, cache) for index in whole),
         state_bytes_per_sequence=_state_read_bytes(model, layout.tp, cache, context_tokens),
         flops_per_token=2 * (sum(layer_parameters.values()) + routed * pick * layout.dp),
         flops_per_context_pair=sum(_pair_flops(layer, split) for layer in model.layers),
@@ -334,9 +336,7 @@ def predict(
     """
 
     def at(concurrency: float) -> OperatingPoint:
-        return operating_point(
-            step, demand, concurrency=concurrency, max_num_batched_tokens=max_num_batched_tokens
-        )
+        return operating_point(step, demand, concurrency=concurrency, max_num_batched_tokens=max_num_batched_tokens)
 
     ceiling = float(max(1, concurrency_max))
     share = demand.rate_per_s / (layout.replicas * layout.dp)
@@ -375,7 +375,13 @@ def _meets(point: OperatingPoint, sla: Sla) -> bool:
     )
 
 
-def _bisect(at, ceiling: float, above, *, upper: bool) -> OperatingPoint:  # type: ignore[no-untyped-def]
+def _bisect(
+    at: Callable[[float], OperatingPoint],
+    ceiling: float,
+    above: Callable[[OperatingPoint], bool],
+    *,
+    upper: bool,
+) -> OperatingPoint:
     """The operating point where ``above`` turns true as concurrency grows; the side of it that ``upper`` says."""
     low, high = 1e-3, ceiling
     for _ in range(14):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from roadworthy.plan.cache import CacheLayout
-from roadworthy.plan.timing import RooflineStepTime
-from roadworthy.spec.model import ModelSpec
+if TYPE_CHECKING:
+    from roadworthy.plan.cache import CacheLayout
+    from roadworthy.plan.timing import RooflineStepTime
+    from roadworthy.spec.model import ModelSpec
 
 Feasible = Literal[True, False, "uncertain"]
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from roadworthy.spec.values import Quantiles, RequestProfile
+if TYPE_CHECKING:
+    from roadworthy.spec.values import Quantiles, RequestProfile
 
 _P90_SIGMAS = 1.2816
 

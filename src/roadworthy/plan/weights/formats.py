@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from roadworthy.spec.model import WeightFormat
+if TYPE_CHECKING:
+    from roadworthy.spec.model import WeightFormat
 
 BLOCK = 128
 """Rows and columns that share one scale in the ``fp8_block128`` formats."""

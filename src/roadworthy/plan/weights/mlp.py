@@ -6,9 +6,13 @@ Sources, vLLM 0.33.0: `vllm/models/deepseek_v4/nvidia/model.py`, `vllm/models/ki
 
 from __future__ import annotations
 
-from roadworthy.plan.weights.attention import Components
+from typing import TYPE_CHECKING
+
 from roadworthy.plan.weights.formats import BLOCK, Split, matrix_bytes, round_up
 from roadworthy.spec.model import DenseMlp, Mlp, ModelSpec, MoeMlp
+
+if TYPE_CHECKING:
+    from roadworthy.plan.weights.attention import Components
 
 KIMI_EXPERT_COLUMNS_MIN = 256
 """Kimi's expert kernels pad each expert's shard to this many columns (vllm-project/vllm issue 51124)."""

@@ -45,9 +45,7 @@ class StageWeights:
         return self.parameter_bytes + self.buffer_bytes + self.post_load_bytes
 
 
-def stage_weights(
-    model: ModelSpec, *, split: Split, layers: range, state_dtype: StateDtype = "auto"
-) -> StageWeights:
+def stage_weights(model: ModelSpec, *, split: Split, layers: range, state_dtype: StateDtype = "auto") -> StageWeights:
     """Weights of one rank that holds ``layers`` (indexes into ``model.layers``).
 
     Args:
