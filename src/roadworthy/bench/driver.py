@@ -192,9 +192,9 @@ class _Run:
             self._progress.failed += 1
 
     async def _sleep_until(self, t_s: float) -> None:
-        delay_s = self._start_s + t_s - self._now_s()
-        # even when late, let answers in flight be read before the next burst of sends
-        await asyncio.sleep(max(0.0, delay_s))
+        await asyncio.sleep(0)  # even when late, let answers in flight be read before the next send
+        while (left_s := self._start_s + t_s - self._now_s()) > 0:  # noqa: ASYNC110 - it waits for time and nothing else
+            await asyncio.sleep(left_s)  # again, since a loop of millisecond timers may wake a little early
 
 
 def _tokens_out(outcome: Outcome) -> int:

@@ -117,12 +117,12 @@ def _objectives(objectives: Sequence[Objective]) -> str:
         f"<th>{escape(objective_name(item))}</th>"
         f'<td class="number">{escape(objective_value(item, item.limit))}</td>'
         f'<td class="number">{escape(objective_value(item, item.measured))}</td>'
-        f"<td>{escape(item.why)}</td></tr>"
+        f'<td class="why">{escape(item.why)}</td></tr>'
         for item in objectives
     )
     numbers = '<td class="number">limit</td><td class="number">measured</td>'
     head = f"<tr><td></td><th>objective</th>{numbers}<td>why</td></tr>"
-    return _scroll(f"<table><thead>{head}</thead><tbody>{rows}</tbody></table>")
+    return f'<table class="objectives"><thead>{head}</thead><tbody>{rows}</tbody></table>'
 
 
 def _latencies(report: SlaReport) -> str:

@@ -69,6 +69,13 @@ dt{color:var(--soft)}
 dd{margin:0;overflow-wrap:anywhere}
 footer{margin-top:22px;color:var(--soft);font-size:.84rem}
 @media (max-width:560px){main{padding:16px 12px 30px}section{padding:15px 13px}.meaning{display:none}
-dl{grid-template-columns:1fr}dd{margin-bottom:6px}}
+dl{grid-template-columns:1fr}dd{margin-bottom:6px}
+th,td{padding:5px 8px 5px 0}.scroll{font-size:.84rem}
+.objectives thead{display:none}.objectives tr{display:grid;grid-template-columns:max-content 1fr max-content;
+gap:0 12px;padding:7px 0;border-bottom:1px solid var(--line)}.objectives tr>*{border:0;padding:0}
+.objectives tr>:nth-child(3)::before{content:"limit ";color:var(--soft)}
+.objectives tr>:nth-child(4){grid-column:1/-1;text-align:left}
+.objectives tr>:nth-child(4)::before{content:"measured ";color:var(--soft)}
+.objectives .why{grid-column:1/-1;color:var(--soft);font-size:.9rem}}
 @media print{body{background:#fff}section{break-inside:auto;border-color:#ccc}figure,tr{break-inside:avoid}}
 """
