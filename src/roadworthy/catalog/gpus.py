@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import lru_cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from roadworthy.catalog.data import read_catalog
+from roadworthy.core.errors import Unsupported
+from roadworthy.core.units import GIB
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,3 +43,48 @@ class Gpu:
     power_w: float
     gpu_hour: float | None
     sources: Mapping[str, str]
+
+
+@lru_cache(maxsize=1)
+def known_gpus() -> tuple[Gpu, ...]:
+    """Every GPU in the catalog, in the catalog's order."""
+    document = read_catalog("gpus")
+    return tuple(_gpu(entry, document["common_sources"]) for entry in document["gpus"])
+
+
+def gpu_by_name(name: str) -> Gpu:
+    """The GPU called ``name``: its id or an alias, in any case; spaces and underscores count as dashes.
+
+    Raises Unsupported, with what is near and what is known.
+    """
+    wanted = _fold(name)
+    by_name = {_fold(alias): gpu for gpu in known_gpus() for alias in (gpu.id, *gpu.aliases)}
+    if wanted in by_name:
+        return by_name[wanted]
+    close = get_close_matches(wanted, by_name, n=1, cutoff=0.6)
+    known = ", ".join(gpu.id for gpu in known_gpus())
+    raise Unsupported(
+        f"GPU {name!r} is not in the catalog; known: {known}",
+        hint=f"did you mean {by_name[close[0]].id}?" if close else "`roadworthy gpus` lists them with their sources",
+    )
+
+
+def _fold(name: str) -> str:
+    return "-".join(name.lower().replace("_", " ").replace("-", " ").split())
+
+
+def _gpu(entry: Mapping[str, Any], common_sources: Mapping[str, str]) -> Gpu:
+    major, minor = entry["compute_capability"]
+    return Gpu(
+        id=entry["id"],
+        aliases=tuple(entry["aliases"]),
+        device_bytes=round(entry["device_gib"] * GIB),
+        context_bytes=round(entry["context_gib"] * GIB),
+        hbm_bytes_per_s=float(entry["hbm_bytes_per_s"]),
+        dense_flops_per_s=MappingProxyType({name: float(rate) for name, rate in entry["dense_flops_per_s"].items()}),
+        nvlink_bytes_per_s=float(entry["nvlink_bytes_per_s"]),
+        compute_capability=(major, minor),
+        power_w=float(entry["power_w"]),
+        gpu_hour=entry["gpu_hour"],
+        sources=MappingProxyType({**common_sources, **entry["sources"]}),
+    )

@@ -6,10 +6,12 @@ for people (validation, hints, JSON Schema, the reference page) and a test holds
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 Scalar = str | int | float | bool | None
 
@@ -21,12 +23,33 @@ class ModelRef:
     """Which model: a path to a checkpoint folder or config.json, a catalog id, or ``tiny``.
 
     ``weights`` is ``native`` (as the checkpoint stores them) or a requantisation of every linear layer.
-    ``max_model_len_tokens`` None means the plan chooses.
+    ``max_model_len_tokens`` None means the plan chooses. ``served_name`` is what requests call the model; left empty
+    it becomes ``config``, and for a path the name of the checkpoint's folder.
     """
 
     config: str
     weights: Weights = "native"
     max_model_len_tokens: int | None = None
+    served_name: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.served_name:
+            object.__setattr__(self, "served_name", default_served_name(self.config))
+
+
+def looks_like_a_path(config: str) -> bool:
+    """Whether ``model.config`` names a file or folder by its form, rather than a model by its id."""
+    return config.startswith(("/", "./", "../", "~")) or config in {".", ".."} or config.endswith((".json", "/"))
+
+
+def default_served_name(config: str) -> str:
+    """The id itself, or for a path the folder that holds the checkpoint."""
+    if not looks_like_a_path(config):
+        return config
+    parts = [part for part in config.split("/") if part not in {"", ".", "..", "~"}]
+    if parts and parts[-1].endswith(".json"):
+        parts.pop()
+    return parts[-1] if parts else config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +93,8 @@ class EngineSpec:
     name: Literal["vllm"] = "vllm"
     version: str = "0.33.0"
     endpoints: tuple[Endpoint, ...] = ()
-    settings: Mapping[str, Scalar] = field(default_factory=lambda: MappingProxyType({}))
+    # a read-only mapping cannot be hashed; leaving it out keeps equal documents equal in hash
+    settings: Mapping[str, Scalar] = field(default_factory=lambda: MappingProxyType({}), hash=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,47 @@
+"""`roadworthy spec`: check a deployment document, or print the JSON Schema of one."""
+
+from __future__ import annotations
+
+import click
+
+from roadworthy.core.errors import EXIT_FINE, EXIT_WRONG_INPUT
+
+
+@click.group()
+def command() -> None:
+    """Check a deployment document, or print its JSON Schema."""
+
+
+@command.command()
+@click.argument("file", metavar="FILE")
+@click.option("--json", "as_json", is_flag=True, help="Print {problems: [{path, seen, wanted, hint}]} on stdout.")
+def check(file: str, as_json: bool) -> int:
+    """Name every problem of the document FILE in one pass; - reads standard input.
+
+    Exit codes: 0 none, 2 problems or no such file, 3 the file cannot be read.
+    """
+    from roadworthy.adapters.documents import check_document
+    from roadworthy.cli.output import print_error, print_json
+    from roadworthy.core.errors import SpecError
+
+    deployment, problems = check_document(file)
+    if as_json:
+        print_json({"problems": problems})
+    elif deployment is not None:
+        click.echo(f"{file}: no problems (deployment {deployment.name}, digest {deployment.digest[:12]})", err=True)
+    else:
+        count = f"{len(problems)} problems" if len(problems) > 1 else "1 problem"
+        print_error(SpecError(f"{file}: {count}", problems=problems))
+    return EXIT_FINE if deployment is not None else EXIT_WRONG_INPUT
+
+
+@command.command()
+def schema() -> None:
+    """Print the JSON Schema of a deployment document, for editors.
+
+    With the YAML language server, begin a document with: # yaml-language-server: $schema=roadworthy.schema.json
+    """
+    from roadworthy.cli.output import print_json
+    from roadworthy.spec.json_schema import json_schema
+
+    print_json(json_schema())

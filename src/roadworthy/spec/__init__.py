@@ -1,0 +1,1 @@
+"""The deployment document: its values, the one description of its keys, and the loader that names every problem."""

@@ -1,0 +1,92 @@
+"""What must hold between keys. Works on whatever could be read, so that a typo elsewhere does not hide a clash."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from roadworthy.core.errors import Problem
+from roadworthy.spec.values import default_served_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+def crosscheck(values: Mapping[str, Any]) -> tuple[Problem, ...]:
+    """Problems between the values in ``values``, which maps the dotted path of each key that was right to its value."""
+    return tuple(problem for check in (_tenants, _ports, _endpoints) for problem in check(values))
+
+
+def _tenants(values: Mapping[str, Any]) -> Iterator[Problem]:
+    ids: dict[str, str] = {}
+    keys: dict[str, str] = {}
+    served = values.get("model.served_name") or default_served_name(values.get("model.config", ""))
+    for index in _indices(values, "tenants"):
+        path = f"tenants[{index}]"
+        own = {key: values.get(f"{path}.{key}") for key in ("id", "key", "key_env", "models", "fallback")}
+        if own["id"] is not None:
+            if own["id"] in ids:
+                yield Problem(
+                    path=f"{path}.id", seen=f"{own['id']}, as in {ids[own['id']]}", wanted="an id of its own",
+                    hint="give each tenant another id",
+                )  # fmt: skip
+            ids.setdefault(own["id"], path)
+        if own["key"] is not None and own["key_env"] is not None:
+            yield Problem(
+                path=path, seen="both key and key_env", wanted="one of the two",
+                hint="keep key_env, which keeps the key out of the file",
+            )  # fmt: skip
+        for kind in ("key", "key_env"):
+            held = own[kind]
+            if held is None:
+                continue
+            name = f"{kind} {held}"
+            if name in keys:
+                shown = "the same key" if kind == "key" else f"{held}"
+                yield Problem(
+                    path=f"{path}.{kind}", seen=f"{shown} as {keys[name]}", wanted="a key of its own",
+                    hint="the key alone tells tenants apart",
+                )  # fmt: skip
+            keys.setdefault(name, path)
+        yield from _fallback(path, own["fallback"], own["models"] or (), served)
+
+
+def _fallback(path: str, fallback: str | None, models: tuple[str, ...], served: str) -> Iterator[Problem]:
+    if fallback is None:
+        return
+    if fallback in models or (not models and fallback == served):
+        yield Problem(
+            path=f"{path}.fallback", seen=f"{fallback}, which the tenant asks for itself", wanted="another model",
+            hint="name the model that stands in, or leave fallback out",
+        )  # fmt: skip
+    if len(set(models)) != len(models):
+        twice = next(model for model in models if models.count(model) > 1)
+        yield Problem(path=f"{path}.models", seen=f"{twice} twice", wanted="each model once")
+
+
+def _ports(values: Mapping[str, Any]) -> Iterator[Problem]:
+    port, admin = values.get("gateway.port", 0), values.get("gateway.admin_port", 0)
+    if port and port == admin:
+        yield Problem(
+            path="gateway.admin_port", seen=f"{admin}, which is the data port too", wanted="another port",
+            hint=f"{admin + 1 if admin < 65535 else admin - 1}, or 0 for a free one",
+        )  # fmt: skip
+
+
+def _endpoints(values: Mapping[str, Any]) -> Iterator[Problem]:
+    seen: dict[str, int] = {}
+    for index in _indices(values, "engine.endpoints"):
+        url = values.get(f"engine.endpoints[{index}].url")
+        if url is None:
+            continue
+        if url in seen:
+            yield Problem(
+                path=f"engine.endpoints[{index}].url", seen=f"{url}, as in engine.endpoints[{seen[url]}]",
+                wanted="each engine once",
+            )  # fmt: skip
+        seen.setdefault(url, index)
+
+
+def _indices(values: Mapping[str, Any], path: str) -> list[int]:
+    """Positions in the list at ``path`` for which anything could be read."""
+    prefix = f"{path}["
+    return sorted({int(place[len(prefix) :].partition("]")[0]) for place in values if place.startswith(prefix)})
