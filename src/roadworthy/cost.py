@@ -8,10 +8,11 @@ month's mean utilisation of R. The unit cost is F / C * 1e6 with F the fixed cos
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from roadworthy.catalog.gpus import Gpu
-from roadworthy.spec.values import ClusterSpec, CostSpec
+if TYPE_CHECKING:
+    from roadworthy.catalog.gpus import Gpu
+    from roadworthy.spec.values import ClusterSpec, CostSpec
 
 HOURS_PER_MONTH = 730
 

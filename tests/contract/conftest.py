@@ -1,4 +1,4 @@
-"""Real servers for contract tests. One vLLM process serves a whole test run; tests that kill an engine start their own."""
+"""Real servers for contract tests. One vLLM process serves a whole run; tests that kill an engine start their own."""
 
 from __future__ import annotations
 

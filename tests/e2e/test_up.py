@@ -78,7 +78,10 @@ def test_a_taken_port_is_named_before_anything_starts(examples: Path, tmp_path: 
         holder.listen()
         port = holder.getsockname()[1]
         done = subprocess.run(
-            roadworthy("up", str(examples / "laptop.yaml"), "--port", str(port)), capture_output=True, text=True
+            roadworthy("up", str(examples / "laptop.yaml"), "--port", str(port)),
+            check=False,
+            capture_output=True,
+            text=True,
         )
     assert done.returncode == 3
     assert str(port) in done.stderr
@@ -87,13 +90,15 @@ def test_a_taken_port_is_named_before_anything_starts(examples: Path, tmp_path: 
 
 
 def test_an_infeasible_deployment_is_refused_with_its_reason(examples: Path) -> None:
-    done = subprocess.run(roadworthy("up", str(examples / "kimi-k3-fp8-32xh100.yaml")), capture_output=True, text=True)
+    done = subprocess.run(
+        roadworthy("up", str(examples / "kimi-k3-fp8-32xh100.yaml")), check=False, capture_output=True, text=True
+    )
     assert done.returncode == 1
     assert "no layout fits" in done.stderr
 
 
 def test_no_document_says_how_to_name_one(tmp_path: Path) -> None:
-    done = subprocess.run(roadworthy("up"), capture_output=True, text=True, cwd=tmp_path)
+    done = subprocess.run(roadworthy("up"), check=False, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 2
     assert "roadworthy.yaml" in done.stderr
     assert "hint:" in done.stderr
@@ -102,6 +107,7 @@ def test_no_document_says_how_to_name_one(tmp_path: Path) -> None:
 def test_vllm_over_several_hosts_is_refused_with_a_way_out(examples: Path) -> None:
     done = subprocess.run(
         roadworthy("up", str(examples / "deepseek-v4-pro-32xh100.yaml"), "--engine", "vllm"),
+        check=False,
         capture_output=True,
         text=True,
     )

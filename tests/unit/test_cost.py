@@ -1,4 +1,4 @@
-"""Golden values from the economics facts: 57,000 a month over 32 GPUs is 2.440 an hour; 6963.2 tok/s is 18.299e9 a month."""
+"""Golden values: 57,000 a month over 32 GPUs is 2.440 an hour; 6963.2 tokens/s are 18.299e9 a month."""
 
 from __future__ import annotations
 

@@ -60,9 +60,9 @@ class LazyGroup(click.Group):
             from difflib import get_close_matches
 
             close = get_close_matches(args[0], COMMANDS, n=1)
-            if close:
-                error.message += f"\nhint: did you mean '{close[0]}'?"
-            raise
+            if not close:
+                raise
+            raise click.UsageError(f"{error.message}\nhint: did you mean '{close[0]}'?", ctx) from error
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

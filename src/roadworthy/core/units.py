@@ -26,7 +26,17 @@ _LINK_UNITS_BYTES_PER_S = {
     "B/s": 1.0, "MB/s": 1e6, "GB/s": 1e9, "TB/s": 1e12, "GiB/s": float(GIB),
 }  # fmt: skip
 _RATE_UNITS_PER_S = {"/s": 1.0, "/min": 1 / 60, "/m": 1 / 60, "/h": 1 / 3600, "rps": 1.0}
-_COUNT_UNITS = {"": 1, "k": 10**3, "K": 2**10, "Ki": 2**10, "M": 10**6, "Mi": 2**20, "G": 10**9, "B": 10**9, "T": 10**12}
+_COUNT_UNITS = {
+    "": 1,
+    "k": 10**3,
+    "K": 2**10,
+    "Ki": 2**10,
+    "M": 10**6,
+    "Mi": 2**20,
+    "G": 10**9,
+    "B": 10**9,
+    "T": 10**12,
+}
 
 
 def _parse(text: str, units: dict[str, float] | dict[str, int], kind: str, example: str) -> tuple[float, float]:

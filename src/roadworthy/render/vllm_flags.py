@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from roadworthy.plan.values import LayoutPlan, Setting
+if TYPE_CHECKING:
+    from roadworthy.plan.values import LayoutPlan, Setting
 
 NOT_FLAGS = frozenset({"cuda_graphs"})
 """Settings a plan reports that have no flag of their own."""
@@ -33,7 +35,7 @@ def serve_arguments(
 
 
 def setting_arguments(settings: Mapping[str, Setting]) -> tuple[str, ...]:
-    """``max_num_seqs`` -> ``--max-num-seqs 64``; a boolean becomes ``--x`` or ``--no-x``; None is left to the engine."""
+    """``max_num_seqs`` -> ``--max-num-seqs 64``; booleans become ``--x`` or ``--no-x``; None is left out."""
     arguments: list[str] = []
     for name in sorted(settings):
         value = settings[name].value

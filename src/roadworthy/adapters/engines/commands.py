@@ -7,12 +7,15 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from roadworthy.adapters.engines.process import EngineCommand
 from roadworthy.core.errors import ProbeError, Unsupported
-from roadworthy.plan.values import LayoutPlan
 from roadworthy.render.vllm_flags import serve_arguments
-from roadworthy.spec.values import Deployment
+
+if TYPE_CHECKING:
+    from roadworthy.plan.values import LayoutPlan
+    from roadworthy.spec.values import Deployment, ModelRef
 
 TWIN_START_TIMEOUT_S = 60.0
 VLLM_START_TIMEOUT_S = 3600.0
@@ -33,7 +36,7 @@ def twin_command(*, name: str, config: Path, host: str, port: int, log: Path) ->
             host,
             "--port",
             str(port),
-        ),  # fmt: skip
+        ),
         url=f"http://{host}:{port}",
         log=log,
         start_timeout_s=TWIN_START_TIMEOUT_S,
@@ -47,9 +50,17 @@ def vllm_program(given: str | None) -> str:
     if not found or not shutil.which(found):
         raise ProbeError(
             f"vllm: {given or 'no such command beside this Python or on PATH'}",
-            hint="install it (`pip install vllm`; without a GPU `make vllm` in a checkout), or name it with --vllm PATH",
+            hint="install it (`pip install vllm`; without a GPU `make vllm` in a checkout), or give --vllm PATH",
         )
     return found
+
+
+def checkpoint_folder(ref: ModelRef, *, base: Path) -> str | None:
+    """The local folder that ``ref`` names, or None when it names a catalog id for vLLM to look up in its own cache."""
+    place = base / Path(ref.config).expanduser()
+    if not place.exists():
+        return None
+    return str(place if place.is_dir() else place.parent)
 
 
 def require_devices(deployment: Deployment, chosen: LayoutPlan) -> None:
@@ -58,7 +69,7 @@ def require_devices(deployment: Deployment, chosen: LayoutPlan) -> None:
     if cluster.nodes > 1:
         raise Unsupported(
             f"cluster.nodes: {cluster.nodes}, but `up --engine vllm` starts engines on this host only",
-            hint="start the twin (`--engine twin`), or put the layout's engines under engine.endpoints and run the gateway",
+            hint="start the twin (`--engine twin`), or name running engines under engine.endpoints and run `gateway`",
         )
     if cluster.gpu == "cpu":
         return

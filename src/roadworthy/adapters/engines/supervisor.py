@@ -44,7 +44,7 @@ class Supervisor:
         self,
         commands: Sequence[EngineCommand],
         *,
-        on_change: Callable[[EngineStatus], None] = lambda status: None,
+        on_change: Callable[[EngineStatus], None] = lambda _: None,
     ) -> None:
         self._commands = tuple(commands)
         self._on_change = on_change
