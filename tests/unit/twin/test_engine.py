@@ -1,0 +1,148 @@
+"""The stepped machine: events, clocks, pipeline stages and the two ways of telling tokens."""
+
+from __future__ import annotations
+
+import pytest
+from support.twin import STEP_S, config, drain, ends, request, step_time
+
+from roadworthy.twin.engine import Engine
+from roadworthy.twin.requests import Output
+
+
+def test_an_idle_engine_has_nothing_to_come() -> None:
+    engine = Engine(config())
+    assert engine.next_event_s() is None
+    assert engine.advance(5.0) == ()
+
+
+def test_a_request_is_due_when_it_is_added_and_then_when_its_step_ends() -> None:
+    engine = Engine(config())
+    engine.add(request("a", 10, 2), 3.0)
+    assert engine.next_event_s() == 3.0
+    assert engine.advance(3.0) == ()
+    assert engine.next_event_s() == pytest.approx(3.0 + STEP_S)
+
+
+def test_tokens_are_told_as_they_come_and_the_last_one_says_how_it_went() -> None:
+    engine = Engine(config(), detail="tokens")
+    engine.add(request("a", 10, 3), 0.0)
+    outputs = drain(engine)
+    assert [(output.at_s, output.finished is not None) for output in outputs] == [
+        (pytest.approx(STEP_S), False),
+        (pytest.approx(2 * STEP_S), False),
+        (pytest.approx(3 * STEP_S), True),
+    ]
+    assert ends(outputs)["a"].token_times_s == ()
+
+
+def test_one_jump_tells_the_same_as_many_small_ones() -> None:
+    def run(moments: list[float]) -> list[Output]:
+        engine = Engine(config(), detail="tokens")
+        engine.add(request("a", 30, 40), 0.0)
+        engine.add(request("b", 300, 40), 0.0)
+        return [output for moment in moments for output in engine.advance(moment)]
+
+    assert run([2.0]) == run([index * 0.003 for index in range(700)])
+
+
+def test_time_does_not_run_backwards() -> None:
+    engine = Engine(config())
+    engine.advance(5.0)
+    with pytest.raises(ValueError, match=r"at 4\.0: time stands at 5\.0"):
+        engine.add(request("a", 10, 1), 4.0)
+
+
+def test_what_is_due_must_happen_before_something_is_added() -> None:
+    engine = Engine(config())
+    engine.add(request("a", 10, 5), 0.0)
+    with pytest.raises(ValueError, match=r"something is due at 0\.0"):
+        engine.add(request("b", 10, 5), 1.0)
+
+
+def test_an_id_is_used_once_at_a_time() -> None:
+    engine = Engine(config())
+    engine.add(request("a", 10, 1), 0.0)
+    with pytest.raises(ValueError, match="in use"):
+        engine.add(request("a", 10, 1), 0.0)
+    drain(engine)
+    engine.add(request("a", 10, 1), 1.0)
+
+
+def test_it_stands_still_at_the_first_output_when_asked() -> None:
+    engine = Engine(config())
+    engine.add(request("short", 10, 2), 0.0)
+    engine.add(request("long", 10, 9), 0.0)
+    (first,) = engine.advance(100.0, stop_at_output=True)
+    assert first.request_id == "short"
+    assert engine.next_event_s() == pytest.approx(3 * STEP_S)
+
+
+def test_stages_overlap_batches_but_not_the_steps_of_one_request() -> None:
+    """Four stages of 10 ms: a token every 40 ms for each request, and four requests side by side lose nothing."""
+    engine = Engine(config(step_time=step_time(step_s=0.04, stages=4)))
+    outputs = []
+    for index in range(4):
+        outputs += engine.advance(index * 0.01)
+        engine.add(request(str(index), 10, 5), index * 0.01)
+    done = ends(outputs + drain(engine))
+    for index in range(4):
+        expected = [index * 0.01 + 0.04 * token for token in range(1, 6)]
+        assert done[str(index)].token_times_s == pytest.approx(expected)
+
+
+def test_a_fifth_request_waits_for_a_place_and_joins_that_batch() -> None:
+    engine = Engine(config(step_time=step_time(step_s=0.04, stages=4)))
+    outputs = []
+    for index in range(5):
+        outputs += engine.advance(index * 0.005)
+        engine.add(request(str(index), 10, 3), index * 0.005)
+    done = ends(outputs + drain(engine))
+    assert done["4"].scheduled_s == pytest.approx(0.04)
+    assert done["4"].first_token_s == pytest.approx(done["0"].token_times_s[1])
+
+
+def test_a_batch_waits_for_the_stage_before_it() -> None:
+    """Two requests at the same moment in a budget that takes one: the second batch follows a stage time later."""
+    engine = Engine(config(step_time=step_time(step_s=0.04, stages=4), max_num_batched_tokens=10))
+    engine.add(request("a", 10, 1), 0.0)
+    engine.add(request("b", 10, 1), 0.0)
+    done = ends(drain(engine))
+    assert done["a"].first_token_s == pytest.approx(0.04)
+    assert done["b"].first_token_s == pytest.approx(0.05)
+
+
+def test_busy_time_is_what_one_stage_computed() -> None:
+    engine = Engine(config(step_time=step_time(step_s=0.04, stages=4)))
+    engine.add(request("a", 10, 10), 0.0)
+    drain(engine)
+    assert engine.stats().busy_s == pytest.approx(10 * 0.04 / 4)
+
+
+def test_counters_count_the_steps_that_a_batch_repeats() -> None:
+    engine = Engine(config())
+    engine.add(request("a", 10, 100), 0.0)
+    engine.add(request("b", 10, 100), 0.0)
+    engine.advance(50.5 * STEP_S)
+    stats = engine.stats()
+    assert (stats.generation_tokens, stats.prompt_tokens, stats.steps) == (100, 20, 51)
+
+
+def test_a_longer_context_makes_each_step_longer() -> None:
+    engine = Engine(config(step_time=step_time(context_token_s=1e-5)))
+    engine.add(request("a", 100, 50), 0.0)
+    times_s = ends(drain(engine))["a"].token_times_s
+    gaps = [after - before for before, after in zip(times_s, times_s[1:], strict=False)]
+    # the first decode step attends to the prompt and the token it computes
+    assert gaps == pytest.approx([STEP_S + 1e-5 * (101 + index) for index in range(49)])
+
+
+def test_repeating_steps_changes_nothing() -> None:
+    """The comparison that the property tests widen; here on the reference case, block by block."""
+    runs = []
+    for repeat in (True, False):
+        engine = Engine(config(step_time=step_time(context_token_s=1e-5), kv_blocks=65), repeat_steps=repeat)
+        for index in range(6):
+            engine.add(request(str(index), 40 + 13 * index, 190 + 7 * index), 0.0)
+        runs.append((drain(engine), engine.stats()))
+    assert runs[0] == runs[1]
+    assert runs[0][1].preemptions > 0
