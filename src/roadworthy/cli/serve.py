@@ -9,7 +9,7 @@ import secrets
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -71,7 +71,9 @@ def serve(planned: Planned, options: ServeOptions) -> None:
         ProbeError: a port is taken, a program is missing, an engine does not start.
         SpecError: a tenant's key cannot be used.
     """
-    tenants = with_keys(with_generated_keys(planned.deployment.tenants), os.environ)
+    simulated = options.engine == "twin"
+    generated = with_generated_keys(planned.deployment.tenants, os.environ, simulated=simulated)
+    tenants = with_keys(generated, os.environ)
     raise_descriptor_limit()
     with tempfile.TemporaryDirectory(prefix="roadworthy-") as scratch, no_stale_file(options.ready_file):
         commands = engine_commands(planned, options, Path(scratch))
@@ -82,12 +84,22 @@ def serve(planned: Planned, options: ServeOptions) -> None:
             runner.run(_Service(planned, options, Gateway(config), commands, tenants).run())
 
 
-def with_generated_keys(tenants: Sequence[Tenant]) -> tuple[Tenant, ...]:
-    """``tenants``, those with neither key nor variable given a random key, which `up` prints."""
+def with_generated_keys(
+    tenants: Sequence[Tenant], environment: Mapping[str, str], *, simulated: bool
+) -> tuple[Tenant, ...]:
+    """``tenants``, each that has no key given a random one for this run, which `up` prints.
+
+    With simulated engines that includes a tenant whose variable is not set, so that a document written for production
+    can be tried as it is; with real ones a missing variable stays an error.
+    """
+
+    def lacks_key(tenant: Tenant) -> bool:
+        if tenant.key is not None:
+            return False
+        return tenant.key_env is None or (simulated and not environment.get(tenant.key_env))
+
     return tuple(
-        replace(tenant, key=f"sk-{secrets.token_urlsafe(24)}")
-        if tenant.key is None and tenant.key_env is None
-        else tenant
+        replace(tenant, key=f"sk-{secrets.token_urlsafe(24)}", key_env=None) if lacks_key(tenant) else tenant
         for tenant in tenants
     )
 
@@ -210,10 +222,10 @@ class _Service:
         label = " (simulated: filler text at the planned speed)" if self._options.engine == "twin" else ""
         self._say(f"serving {', '.join(names) or 'no model yet'} at {gateway.data_url}/v1{label}")
         self._say(f"admin at {gateway.admin_url}: /metrics, /healthz, /readyz, /api/status")
-        given = {tenant.id: tenant for tenant in self._planned.deployment.tenants}
-        for tenant in self._tenants:
-            if tenant.id in given and given[tenant.id].key is None and given[tenant.id].key_env is None:
-                self._say(f"tenant {tenant.id}: key {tenant.key} (generated for this run)")
+        for asked, tenant in zip(self._planned.deployment.tenants, self._tenants, strict=True):
+            if asked.key is None and tenant.key_env is None:
+                unset = f"; {asked.key_env} is not set" if asked.key_env else ""
+                self._say(f"tenant {tenant.id}: key {tenant.key} (generated for this run{unset})")
         if gateway.open_access:
             self._say("warning: the document names no tenant, so anyone who reaches the port may use it")
 
