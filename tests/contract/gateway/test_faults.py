@@ -392,6 +392,28 @@ def test_a_client_that_does_not_read_stops_the_engine_and_no_one_else() -> None:
     run(test)
 
 
+def test_a_client_that_does_not_read_and_then_leaves_is_noticed_although_our_buffer_is_full() -> None:
+    async def endless(asked: Asked) -> None:
+        await asked.send(STREAM_HEAD)
+        while not asked.left.is_set():
+            await asked.writable.wait()
+            await asked.send(chunk(b"data: " + b"x" * 16_000 + b"\n\n"))
+
+    async def test() -> None:
+        async with (
+            FakeEngine(endless) as engine,
+            gateway_before(engine) as gateway,
+            client_of(gateway, limit=1024) as client,
+        ):
+            client.send(post(chat()))
+            seen = await asked(engine)
+            await until(lambda: not seen.writable.is_set())
+            client.writer.write_eof()
+            await soon(seen.left, NOTICED_S)
+
+    run(test)
+
+
 def test_a_client_that_never_reads_is_cut_off() -> None:
     async def endless(asked: Asked) -> None:
         await asked.send(STREAM_HEAD)
