@@ -65,11 +65,17 @@ class JudgedRun:
         preemptions = sum(engine.preemptions for engine in self.run.engines)
         predicted = self.planned.best().predicted
         source = f" Step times: {predicted.source}, error {predicted.error_band:.0%}." if predicted is not None else ""
-        return (
+        notes: tuple[str, ...] = (
             f"Virtual time: every number comes from a model of the engine, none was measured.{source}",
             f"{len(self.run.engines)} engine(s), pipeline {self.run.utilisation_ratio:.0%} busy, {preemptions:,} "
             f"preemptions; simulated at {self.requests_per_cpu_s:,.0f} requests per CPU second.",
         )
+        if self.planned.best().layout.pp > 1:
+            notes += (
+                "vLLM does not balance the batches of a pipeline: the largest one sets the pace of all, so decoding is "
+                "slower than the plan's even split and the pipeline idles while requests wait.",
+            )
+        return notes
 
 
 @click.command()
