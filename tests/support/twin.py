@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from roadworthy.plan.cache import CacheGroup, CacheLayout
 from roadworthy.plan.timing import RooflineStepTime
 from roadworthy.twin.config import TwinConfig
-from roadworthy.twin.engine import Engine
 from roadworthy.twin.prompt import Segment
 from roadworthy.twin.requests import Finished, Output, TwinRequest
+
+if TYPE_CHECKING:
+    from roadworthy.twin.engine import Engine
 
 STEP_S = 0.01
 FULL_16 = CacheLayout(groups=(CacheGroup(kind="full", block_tokens=16, layers=4),), bytes_per_block=(1,))

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.twin import FULL_16, config, ends, step_time
 
 from roadworthy.plan.cache import CacheGroup, CacheLayout
 from roadworthy.twin.blocks import BlockPool, Holding
-from roadworthy.twin.config import TwinConfig
 from roadworthy.twin.engine import Engine
 from roadworthy.twin.prompt import Segment
 from roadworthy.twin.requests import EngineStats, Output, TwinRequest
+from support.twin import FULL_16, config, ends, step_time
+
+if TYPE_CHECKING:
+    from roadworthy.twin.config import TwinConfig
 
 HYBRID = CacheLayout(
     groups=(

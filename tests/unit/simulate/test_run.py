@@ -6,13 +6,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import pytest
-from support.twin import STEP_S, config, step_time
 
 from roadworthy.advise.arrivals import Arrivals
 from roadworthy.route.pick import least_load
 from roadworthy.route.values import Decision, EndpointView, RouteRequest
 from roadworthy.simulate.run import SimulatedRun, simulate
 from roadworthy.spec.values import Quantiles, RequestProfile, Sessions, Tenant
+from support.twin import STEP_S, config, step_time
 
 SHORT = RequestProfile(
     prompt_tokens=Quantiles(p50=40, p90=60, p99=80), output_tokens=Quantiles(p50=10, p90=20, p99=30), rate_per_s=20.0

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from support.twin import FULL_16
-
 from roadworthy.plan.cache import CacheGroup, CacheLayout
 from roadworthy.twin.blocks import BlockPool, Holding
+from support.twin import FULL_16
 
 WINDOWED = CacheLayout(
     groups=(

@@ -4,11 +4,11 @@ import json
 from dataclasses import replace
 
 import pytest
-from support.twin import config
 
 from roadworthy.core.errors import SpecError
 from roadworthy.plan.cache import CacheGroup, CacheLayout
 from roadworthy.twin.config import TwinConfig
+from support.twin import config
 
 HYBRID = CacheLayout(
     groups=(

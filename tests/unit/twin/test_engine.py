@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+from typing import TYPE_CHECKING
+
 import pytest
-from support.twin import STEP_S, config, drain, ends, request, step_time
 
 from roadworthy.twin.engine import Engine
-from roadworthy.twin.requests import Output
+from support.twin import STEP_S, config, drain, ends, request, step_time
+
+if TYPE_CHECKING:
+    from roadworthy.twin.requests import Output
 
 
 def test_an_idle_engine_has_nothing_to_come() -> None:
@@ -131,7 +136,7 @@ def test_a_longer_context_makes_each_step_longer() -> None:
     engine = Engine(config(step_time=step_time(context_token_s=1e-5)))
     engine.add(request("a", 100, 50), 0.0)
     times_s = ends(drain(engine))["a"].token_times_s
-    gaps = [after - before for before, after in zip(times_s, times_s[1:], strict=False)]
+    gaps = [after - before for before, after in itertools.pairwise(times_s)]
     # the first decode step attends to the prompt and the token it computes
     assert gaps == pytest.approx([STEP_S + 1e-5 * (101 + index) for index in range(49)])
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from support.twin import FULL_16, STEP_S, config, drain, ends, request, step_time
 
 from roadworthy.core.errors import Refused
 from roadworthy.twin.engine import Engine
 from roadworthy.twin.prompt import Segment
 from roadworthy.twin.requests import TwinRequest
+from support.twin import FULL_16, STEP_S, config, drain, ends, request, step_time
 
 
 def test_a_request_prefills_then_decodes_one_token_a_step() -> None:
