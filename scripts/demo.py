@@ -68,7 +68,8 @@ def run(options: argparse.Namespace) -> None:
     step(1, f"plan {name}")
     subprocess.run(roadworthy("plan", options.spec), check=False)
     with serving(options) as ready:
-        step(2, f"{len(ready.engines)} simulated engines behind the gateway at {ready.data_url}")
+        engines = f"{len(ready.engines)} simulated engine{'s' * (len(ready.engines) > 1)}"
+        step(2, f"{engines} behind the gateway at {ready.data_url}")
         step(3, f"{options.live_seconds:g} s of live load by {len(ready.tenants)} tenants")
         live = run_bench(live_load(planned, ready, options.live_seconds)).section(f"Live, {options.live_seconds:g} s")
         print(render_text(live), end="", flush=True)

@@ -9,11 +9,12 @@ import signal
 import socket
 import subprocess
 from pathlib import Path
+from typing import IO
 
 import httpx
 import pytest
 
-from fakes.engine import FakeEngine, plain
+from fakes.engine import STREAM_HEAD, FakeEngine, chat_events, chunk, hang, plain
 from support.gateway import chat, run
 from support.service import roadworthy, serving
 
@@ -141,6 +142,34 @@ def test_a_key_may_come_from_the_environment(tmp_path: Path, monkeypatch: pytest
         code, err = service.interrupt()
     assert code == 0
     assert "not enforced by this version: tenants[].tpm" in err
+
+
+def test_a_second_interrupt_does_not_wait_for_requests_in_progress(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with FakeEngine(hang(STREAM_HEAD, chunk(chat_events("x")[0]))) as engine:
+            spec = document(tmp_path, engine.url)
+            with serving(tmp_path, "gateway", spec, "--drain", "600") as service:
+                async with (
+                    httpx.AsyncClient(headers={"Authorization": f"Bearer {KEY}"}, timeout=30) as client,
+                    client.stream("POST", f"{service.data_url}/v1/chat/completions", json=chat()) as stream,
+                ):
+                    lines = stream.aiter_lines()
+                    assert (await anext(lines)).startswith("data: ")
+                    service.process.send_signal(signal.SIGINT)
+                    assert "stopping" in await asyncio.to_thread(_line_with, service.process.stderr, "stopping")
+                    service.process.send_signal(signal.SIGINT)
+                    rest = [line async for line in lines if line]
+                    assert "shutting_down" in rest[0]
+                    assert rest[-1] == "data: [DONE]"
+                await asyncio.to_thread(service.process.wait, 30)
+                assert service.process.returncode == 0
+
+    run(test)
+
+
+def _line_with(stream: IO[str] | None, word: str) -> str:
+    assert stream is not None
+    return next(line for line in stream if word in line)
 
 
 def test_without_tenants_it_warns_and_writes_none(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -16,6 +17,18 @@ import pytest
 from support.service import roadworthy, serving
 
 pytestmark = pytest.mark.e2e
+
+STREAMING_CLIENT = """
+import sys, openai
+client = openai.OpenAI(base_url=sys.argv[1] + "/v1", api_key=sys.argv[2])
+stream = client.chat.completions.create(
+    model="tiny", messages=[{"role": "user", "content": "count"}], max_tokens=3000, stream=True,
+    extra_body={"ignore_eos": True},
+)
+for number, event in enumerate(stream):
+    if number == 3:
+        print("streaming", flush=True)
+"""
 
 
 def alive(pid: int) -> bool:
@@ -122,19 +135,14 @@ def test_real_vllm_serves_through_the_gateway_and_stops_work_when_the_client_lea
 ) -> None:
     with serving(tmp_path, "up", str(examples / "laptop.yaml"), "--engine", "vllm") as service:
         engine_url = service.ready["engines"][0]["url"]
-        client = openai.OpenAI(base_url=f"{service.data_url}/v1", api_key=service.key)
-        stream = client.chat.completions.create(
-            model="tiny",
-            messages=[{"role": "user", "content": "count"}],
-            max_tokens=3000,
-            stream=True,
-            extra_body={"ignore_eos": True},
-        )
-        next(iter(stream))
-        assert within(5, lambda: metric(engine_url, "vllm:num_requests_running") == 1)
-        stream.close()
-        client.close()
-        assert within(0.5, lambda: metric(engine_url, "vllm:num_requests_running") == 0)
+        with subprocess.Popen(
+            [sys.executable, "-c", STREAMING_CLIENT, service.data_url, service.key], stdout=subprocess.PIPE
+        ) as client:
+            assert client.stdout is not None
+            assert client.stdout.readline() == b"streaming\n"
+            assert within(5, lambda: metric(engine_url, "vllm:num_requests_running") == 1)
+            client.kill()
+            assert within(0.5, lambda: metric(engine_url, "vllm:num_requests_running") == 0)
         code, err = service.interrupt()
         assert code == 0, err
         assert not alive(service.ready["engines"][0]["pid"])

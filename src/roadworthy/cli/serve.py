@@ -72,6 +72,8 @@ def serve(planned: Planned, options: ServeOptions) -> None:
         SpecError: a tenant's key cannot be used.
     """
     simulated = options.engine == "twin"
+    if not simulated:
+        require_devices(planned.deployment, planned.best())
     generated = with_generated_keys(planned.deployment.tenants, os.environ, simulated=simulated)
     tenants = with_keys(generated, os.environ)
     raise_descriptor_limit()
@@ -121,7 +123,6 @@ def engine_commands(planned: Planned, options: ServeOptions, scratch: Path) -> t
                 )
             )
         return tuple(commands)
-    require_devices(deployment, best)
     program = vllm_program(options.vllm_path)
     if deployment.model.config == "tiny":
         model = str(ensure_tiny_model(cache_folder()))
@@ -183,9 +184,10 @@ class _Service:
 
     async def _engines_started(self) -> bool:
         """True when all are healthy, False when we were told to stop first."""
-        what = "simulated engines" if self._options.engine == "twin" else "vLLM"
+        count = len(self._commands)
+        what = "simulated engine" if self._options.engine == "twin" else "vLLM engine"
         layout = self._planned.best().layout.label
-        self._say(f"starting {len(self._commands)} {what} ({layout}); logs in {self._options.log_folder}")
+        self._say(f"starting {count} {what}{'s' * (count > 1)} ({layout}); logs in {self._options.log_folder}")
         starting = asyncio.create_task(self._supervisor.start())
         stopping = asyncio.create_task(self._stop.wait())
         await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
