@@ -37,31 +37,22 @@ def _print_table(gpus: tuple[Gpu, ...]) -> None:
     from roadworthy.cli.output import console
     from roadworthy.core.units import GIB
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     table.add_column("GPU", no_wrap=True)
-    for heading in (
-        "memory\nGiB",
-        "HBM\nTB/s",
-        "bf16\nTFLOP/s",
-        "fp8\nTFLOP/s",
-        "fp4\nTFLOP/s",
-        "NVLink\nGB/s",
-        "power\nW",
-        "USD an\nhour",
-    ):
+    headings = ("memory\nGiB", "HBM\nTB/s", "bf16", "fp8", "fp4\nTFLOP/s", "NVLink\nGB/s", "power\nW", "USD an\nhour")
+    for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
     for gpu in gpus:
         flops = gpu.dense_flops_per_s
         table.add_row(
             gpu.id,
             f"{gpu.device_bytes / GIB:.2f}",
-            f"{gpu.hbm_bytes_per_s / 1e12:.3g}",
+            f"{gpu.hbm_bytes_per_s / 1e12:.2f}",
             *(f"{flops[name] / 1e12:.4g}" if name in flops else "–" for name in ("bf16", "fp8", "fp4")),
             f"{gpu.nvlink_bytes_per_s / 1e9:.0f}" if gpu.nvlink_bytes_per_s else "–",
             f"{gpu.power_w:.0f}" if gpu.power_w else "–",
             f"{gpu.gpu_hour:.2f}" if gpu.gpu_hour is not None else "–",
         )
     console().print(table)
-    click.echo(
-        "memory is CUDA's total; FLOP/s are dense; NVLink adds both directions; --sources says where each is from"
-    )
+    click.echo("memory: CUDA's total; TFLOP/s: dense; NVLink: both directions; cpu: a stand-in", err=True)
+    click.echo("--sources says where each number is from", err=True)

@@ -47,20 +47,20 @@ def _tenants(values: Mapping[str, Any]) -> Iterator[Problem]:
                     hint="the key alone tells tenants apart",
                 )  # fmt: skip
             keys.setdefault(name, path)
-        yield from _fallback(path, own["fallback"], own["models"] or (), served)
+        yield from _models(path, own["models"] or (), own["fallback"], served)
 
 
-def _fallback(path: str, fallback: str | None, models: tuple[str, ...], served: str) -> Iterator[Problem]:
-    if fallback is None:
-        return
-    if fallback in models or (not models and fallback == served):
-        yield Problem(
-            path=f"{path}.fallback", seen=f"{fallback}, which the tenant asks for itself", wanted="another model",
-            hint="name the model that stands in, or leave fallback out",
-        )  # fmt: skip
+def _models(path: str, models: tuple[str, ...], fallback: str | None, served: str) -> Iterator[Problem]:
     if len(set(models)) != len(models):
         twice = next(model for model in models if models.count(model) > 1)
         yield Problem(path=f"{path}.models", seen=f"{twice} twice", wanted="each model once")
+    if fallback is not None and fallback in (models or (served,)):
+        yield Problem(
+            path=f"{path}.fallback",
+            seen=f"{fallback}, which the tenant asks for itself",
+            wanted="another model",
+            hint="name the model that stands in, or leave fallback out",
+        )
 
 
 def _ports(values: Mapping[str, Any]) -> Iterator[Problem]:

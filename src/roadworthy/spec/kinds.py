@@ -11,7 +11,6 @@ import re
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from roadworthy.core import units
 
@@ -282,24 +281,26 @@ def text(what: str, pattern: str, *, example: str, most: int = 200, hint: str = 
     return Kind(name=what, example=example, read=read, write=str, json_schema=schema)
 
 
+_URL = re.compile(r"(https?)://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(?::([0-9]{1,5}))?(.*)", re.DOTALL)
+
+
 def engine_url() -> Kind:
     wanted = "http://HOST:PORT or https://HOST:PORT, without a path"
 
     def read(node: ScalarNode) -> str:
-        try:
-            parts = urlsplit(node.text)
-            port, host = parts.port, parts.hostname
-        except ValueError as error:
-            raise WrongValueError(wanted) from error
-        if parts.scheme not in {"http", "https"}:
-            raise WrongValueError(wanted, hint=f"http://{node.text}" if re.fullmatch(r"[\w.-]+:\d+", node.text) else "")
-        if parts.username is not None or not host or not re.fullmatch(r"[A-Za-z0-9.:_%-]+", host):
+        found = _URL.fullmatch(node.text)
+        if found is None:
+            raise WrongValueError(
+                wanted, hint=f"http://{node.text}" if re.fullmatch(r"[\w.-]+:[0-9]+", node.text) else ""
+            )
+        scheme, host, port, rest = found.groups()
+        if port is None and rest in {"", "/"}:
+            raise WrongValueError(wanted, hint=f"name the port, such as {scheme}://{host}:8000")
+        if port is None or not 1 <= int(port) <= 65535:
             raise WrongValueError(wanted)
-        base = f"{parts.scheme}://{parts.netloc}"
-        if port is None or port == 0:
-            raise WrongValueError(wanted, hint=f"name the port, such as {parts.scheme}://{host}:8000")
-        if parts.path not in {"", "/"} or parts.query or parts.fragment or "?" in node.text or "#" in node.text:
-            raise WrongValueError(wanted, hint=f"write {base}; requests bring their own path")
+        base = f"{scheme}://{host}:{port}"
+        if rest not in {"", "/"}:
+            raise WrongValueError(wanted, hint=f"write {base}; requests bring their own path" if rest[0] == "/" else "")
         return base
 
     return Kind(

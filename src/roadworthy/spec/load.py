@@ -7,6 +7,7 @@ What only the catalog knows (GPUs, models, engine versions and settings) comes i
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from types import MappingProxyType
@@ -18,7 +19,7 @@ from roadworthy.spec.fields import Field, ListOf, Section, Settings
 from roadworthy.spec.kinds import Kind, WrongValueError, did_you_mean
 from roadworthy.spec.schema import DOCUMENT, walk
 from roadworthy.spec.values import Deployment, EngineSpec, Scalar
-from roadworthy.spec.yaml_text import ListNode, MapNode, Node, ScalarNode, describe, read_yaml
+from roadworthy.spec.yaml_text import ListNode, MapNode, Node, ScalarNode, describe, join, read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -122,7 +123,7 @@ class _Reader:
         self._unknown_keys(section, node, path)
         values: dict[str, Any] = dict(extra or {})
         for field in section.fields:
-            place = f"{path}.{field.key}" if path else field.key
+            place = join(path, field.key)
             child = node.entries.get(field.key)
             if child is None or (isinstance(child, ScalarNode) and child.value is None):
                 if section.required(field):
@@ -148,7 +149,7 @@ class _Reader:
         for key in node.entries:
             if section.field(key) is not None:
                 continue
-            place = f"{path}.{key}" if path else key
+            place = join(path, key)
             hint = _elsewhere(key) or did_you_mean(key, section.keys) or f"keys here: {', '.join(section.keys)}"
             self.note(place, f"an unknown key on line {node.lines[key]}", f"one of {_some(section.keys)}", hint)
 
@@ -187,6 +188,7 @@ class _Reader:
         if not isinstance(node, ScalarNode):
             self.note(path, seen, kind.name, f"for example {kind.example}")
             return _BAD
+        seen = re.sub(r"//[^/@\s]+@", "//…@", seen)  # a password has no place in a message
         if secret:
             seen = f"a value of {len(node.text)} characters, not shown"
         try:
@@ -208,7 +210,7 @@ class _Reader:
             return _BAD
         settings: dict[str, Scalar] = {}
         for name, child in node.entries.items():
-            place = f"{path}.{name}"
+            place = join(path, name)
             if not isinstance(child, ScalarNode):
                 self.note(
                     place,
@@ -232,7 +234,7 @@ class _Reader:
             try:
                 settings[name] = self._vocabulary.setting(version, name, value)
             except WrongValueError as wrong:
-                self.note(f"{path}.settings.{name}", describe(node.entries[name]), wrong.wanted, wrong.hint)
+                self.note(join(f"{path}.settings", name), describe(node.entries[name]), wrong.wanted, wrong.hint)
         return MappingProxyType(settings)
 
 

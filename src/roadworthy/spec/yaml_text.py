@@ -271,7 +271,7 @@ class _Reader:
         if parent.doubled:
             self.problems.append(
                 Problem(
-                    path=_join(parent.path, node.text),
+                    path=join(parent.path, node.text),
                     seen=f"written twice, on lines {parent.lines[node.text]} and {node.line}",
                     wanted="each key once",
                     hint="keep one of the two",
@@ -286,7 +286,7 @@ class _Reader:
             if not isinstance(source, MapNode):
                 self.problems.append(
                     Problem(
-                        path=_join(parent.path, "<<"),
+                        path=join(parent.path, "<<"),
                         seen=describe(source),
                         wanted="an alias of a mapping",
                         hint="such as <<: *defaults",
@@ -300,7 +300,7 @@ class _Reader:
             return ""
         parent = self._stack[-1]
         if parent.mapping:
-            return _join(parent.path, parent.key or "")
+            return join(parent.path, parent.key or "")
         return f"{parent.path}[{len(parent.items)}]"
 
 
@@ -323,8 +323,10 @@ def _scalar(event: Any, line: int) -> ScalarNode:
     return ScalarNode(text=text, value=text, line=line, trap=trap)
 
 
-def _join(path: str, key: str) -> str:
-    return f"{path}.{key}" if path else key
+def join(path: str, key: str) -> str:
+    """The dotted path of ``key`` below ``path``; what is not fit for a line of text is escaped."""
+    shown = shorten(key) or '""'
+    return f"{path}.{shown}" if path else shown
 
 
 def describe(node: Node) -> str:
