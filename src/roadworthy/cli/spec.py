@@ -16,7 +16,9 @@ def command() -> None:
 @click.argument("file", metavar="FILE")
 @click.option("--json", "as_json", is_flag=True, help="Print {problems: [{path, seen, wanted, hint}]} on stdout.")
 def check(file: str, as_json: bool) -> int:
-    """Name every problem of the document FILE in one pass; - reads standard input.
+    """Name every problem of a document in one pass.
+
+    FILE is the document; - reads standard input.
 
     Exit codes: 0 none, 2 problems or no such file, 3 the file cannot be read.
     """
@@ -25,13 +27,14 @@ def check(file: str, as_json: bool) -> int:
     from roadworthy.core.errors import SpecError
 
     deployment, problems = check_document(file)
+    shown = "<stdin>" if file == "-" else file
     if as_json:
         print_json({"problems": problems})
     elif deployment is not None:
-        click.echo(f"{file}: no problems (deployment {deployment.name}, digest {deployment.digest[:12]})", err=True)
+        click.echo(f"{shown}: no problems (deployment {deployment.name}, digest {deployment.digest[:12]})", err=True)
     else:
         count = f"{len(problems)} problems" if len(problems) > 1 else "1 problem"
-        print_error(SpecError(f"{file}: {count}", problems=problems))
+        print_error(SpecError(f"{shown}: {count}", problems=problems))
     return EXIT_FINE if deployment is not None else EXIT_WRONG_INPUT
 
 

@@ -18,8 +18,8 @@ from roadworthy.spec.crosschecks import crosscheck
 from roadworthy.spec.fields import Field, ListOf, Section, Settings
 from roadworthy.spec.kinds import Kind, WrongValueError, did_you_mean
 from roadworthy.spec.schema import DOCUMENT, walk
-from roadworthy.spec.values import Deployment, EngineSpec, Scalar
-from roadworthy.spec.yaml_text import ListNode, MapNode, Node, ScalarNode, describe, join, read_yaml
+from roadworthy.spec.values import Deployment, EngineSpec, ModelRef, Scalar
+from roadworthy.spec.yaml_text import ListNode, MapNode, Node, ScalarNode, describe, join, read_yaml, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -189,16 +189,18 @@ class _Reader:
             self.note(path, seen, kind.name, f"for example {kind.example}")
             return _BAD
         seen = re.sub(r"//[^/@\s]+@", "//…@", seen)  # a password has no place in a message
+        trap = node.trap
         if secret:
+            trap = trap and "quote it"  # the usual words repeat what was written
             seen = f"a value of {len(node.text)} characters, not shown"
         try:
             value = kind.read(node)
             if node.trap:
-                self.note(path, seen, kind.name, node.trap)
+                self.note(path, seen, kind.name, trap)
                 return _BAD
             return getattr(self._vocabulary, known)(value) if known else value
         except WrongValueError as wrong:
-            self.note(path, seen, wrong.wanted, node.trap or wrong.hint)
+            self.note(path, seen, wrong.wanted, trap or wrong.hint)
             return _BAD
 
     def _settings(self, wanted: Settings, node: Node, path: str) -> Any:
@@ -269,9 +271,10 @@ def _example(field: Field) -> str:
             return "[]"
 
 
-def _shape_hint(section: Section, path: str) -> str:
+def _shape_hint(section: Section, node: Node, path: str) -> str:
     first = section.fields[0] if path else section.field("model") or section.fields[0]
-    return f"for example {{{first.key}: {_example(first)}}}"
+    given = shorten(node.text) if isinstance(node, ScalarNode) and section.cls is ModelRef else ""
+    return f"for example {{{first.key}: {given or _example(first)}}}"
 
 
 def _elsewhere(key: str) -> str:

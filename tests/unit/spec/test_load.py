@@ -317,6 +317,18 @@ def test_no_message_shows_a_key() -> None:
         assert "hush" not in shown
 
 
+@pytest.mark.parametrize("key", ["0123456", "1_000_1", "0x51EC"])
+def test_nor_does_the_hint_of_a_trap(key: str) -> None:
+    problem = the_problem(f"{TINY}tenants: [{{id: a, key: {key}}}]")
+    assert problem.hint == "quote it"
+    assert key not in str(problem)
+    assert load_text(f'{TINY}tenants: [{{id: a, key: "{key}"}}]', source="x").tenants[0].key == key
+
+
+def test_a_model_given_as_a_word_is_shown_where_the_word_goes() -> None:
+    assert the_problem("model: kimi-k3").hint == "for example {config: kimi-k3}"
+
+
 def test_a_broken_line_with_a_key_is_not_shown() -> None:
     assert "sk-secret" not in str(the_problem("tenants: [{id: a, key: sk-secret: x"))
 
