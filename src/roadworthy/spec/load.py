@@ -116,7 +116,10 @@ class _Reader:
         """The section's value, or None when it had a problem."""
         if not isinstance(node, MapNode):
             self.note(
-                path or "document", describe(node), f"a mapping of {_some(section.keys)}", _shape_hint(section, path)
+                path or "document",
+                describe(node),
+                f"a mapping of {_some(section.keys)}",
+                _shape_hint(section, node, path),
             )
             return None
         before = len(self.problems)
