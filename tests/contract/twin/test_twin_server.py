@@ -268,7 +268,7 @@ def test_a_taken_port_is_said_and_ends_with_3(tmp_path: Path) -> None:
     assert "Traceback" not in ended.stderr
 
 
-@pytest.mark.parametrize(("text", "word"), [(None, "cannot be read"), ("{", "not JSON"), ("{}", "is missing")])
+@pytest.mark.parametrize(("text", "word"), [(None, "no such file"), ("{", "not JSON"), ("{}", "is missing")])
 def test_a_bad_configuration_is_said_and_ends_with_2(tmp_path: Path, text: str | None, word: str) -> None:
     file = tmp_path / "twin.json"
     if text is not None:

@@ -6,8 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
+from roadworthy.adapters.files import read_text
 from roadworthy.adapters.twin_server.serve import serve
-from roadworthy.core.errors import EXIT_FINE, RoadworthyError, SpecError
+from roadworthy.core.errors import EXIT_FINE, RoadworthyError
 from roadworthy.twin.config import TwinConfig
 
 
@@ -19,21 +20,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--port", type=int, default=8000, help="port, 0 for a free one (default %(default)s)")
     options = parser.parse_args(arguments)
     try:
-        serve(_read(options.config), options.host, options.port)
+        config = TwinConfig.from_json(read_text(options.config, what="twin configuration"))
+        serve(config, options.host, options.port)
     except RoadworthyError as error:
         print(f"error: {error}", file=sys.stderr)
         if error.hint:
             print(f"hint: {error.hint}", file=sys.stderr)
         return error.exit_code
     return EXIT_FINE
-
-
-def _read(path: Path) -> TwinConfig:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"{path}: cannot be read: {error}", hint="`roadworthy up` writes these files") from error
-    return TwinConfig.from_json(text)
 
 
 if __name__ == "__main__":
