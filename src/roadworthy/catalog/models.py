@@ -10,12 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from roadworthy.catalog.architectures import ARCHITECTURES, model_from_config
+from roadworthy.catalog.data import read_catalog
 from roadworthy.catalog.quantisation import requantised
 from roadworthy.core.errors import Unsupported
 from roadworthy.spec.model import (
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ARCHITECTURES", "KnownModel", "known_models", "model_by_id", "model_from_config"]
 
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _ATTENTION = {"gqa": GqaAttention, "mla": MlaAttention, "kda": KdaAttention, "v4": V4Attention}
 _MLP = {"dense": DenseMlp, "moe": MoeMlp}
 
@@ -55,7 +52,7 @@ def known_models() -> tuple[KnownModel, ...]:
     """Every model in the catalog, without reading their files."""
     return tuple(
         KnownModel(id=entry["id"], file=entry["file"], repository=entry["repository"], aliases=tuple(entry["aliases"]))
-        for entry in _read("index")["models"]
+        for entry in read_catalog("models/index")["models"]
     )
 
 
@@ -67,7 +64,7 @@ def model_by_id(name: str, *, weights: Weights = "native") -> ModelSpec:
     wanted = name.lower()
     for known in known_models():
         if wanted in _names(known):
-            return requantised(_build(_read(known.file), known), weights)
+            return requantised(_build(read_catalog(f"models/{known.file}"), known), weights)
     names = sorted(name for known in known_models() for name in _names(known))
     close = get_close_matches(wanted, names, n=1, cutoff=0.6)
     known_ids = ", ".join(known.id for known in known_models())
@@ -77,12 +74,6 @@ def model_by_id(name: str, *, weights: Weights = "native") -> ModelSpec:
 
 def _names(known: KnownModel) -> set[str]:
     return {known.id.lower(), known.repository.lower(), *(alias.lower() for alias in known.aliases)}
-
-
-def _read(stem: str) -> dict[str, Any]:
-    text = (files("roadworthy.catalog") / "models" / f"{stem}.yaml").read_text(encoding="utf-8")
-    document: dict[str, Any] = yaml.load(text, Loader=_LOADER)
-    return document
 
 
 def _build(document: Mapping[str, Any], known: KnownModel) -> ModelSpec:

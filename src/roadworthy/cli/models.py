@@ -49,17 +49,18 @@ def _print(entries: list[dict[str, object]], architectures: tuple[str, ...]) -> 
     table.add_column("model", no_wrap=True)
     for name in ("parameters", "weights", "context"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("source")
     for entry in entries:
         parameters, size, context = entry["parameters"], entry["weights_bytes_total"], entry["max_context_tokens"]
         assert isinstance(parameters, int)
         assert isinstance(size, int)
         assert isinstance(context, int)
         shown = f"{parameters / 1e9:,.1f} B" if parameters >= 1e8 else f"{parameters / 1e6:,.1f} M"
-        table.add_row(str(entry["id"]), shown, format_bytes(size), f"{context:,}", str(entry["source"]))
+        table.add_row(str(entry["id"]), shown, format_bytes(size), f"{context:,}")
     screen = console()
     screen.print(table)
+    for entry in entries:
+        screen.print(f"{entry['id']} ({entry['architecture']}): {entry['source']}", style="dim", soft_wrap=True)
     screen.print(
-        "Any other checkpoint of these architectures can be named by its folder or config.json: "
+        "\nAny other checkpoint of these architectures can be named by its folder or config.json: "
         + ", ".join(architectures)
     )

@@ -14,7 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from roadworthy.core.units import MIB, format_bytes, format_count, format_duration, format_gib
+from roadworthy.core.units import GIB, MIB, format_bytes, format_count, format_duration, format_gib
 from roadworthy.plan.weights import checkpoint_totals
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def report(
     """The report part by part, for a console of 80 columns or more."""
     yield _head(deployment, gpu, plan)
     if needed:
-        yield Text.assemble(("\nNothing fits. ", "bold red"), needed)
+        yield Text.assemble(("Nothing fits. ", "bold red"), needed)
     yield _layout_table(plan, show_all)
     best = plan.best
     if best is not None:
@@ -72,12 +72,16 @@ def _head(deployment: Deployment, gpu: Gpu, plan: Plan) -> Text:
         formats += f", experts {_FORMATS[model.expert_format]}"
     return Text.assemble(
         (model.id, "bold"),
-        f"  {totals.parameters / 1e9:,.1f} B parameters, {model.num_layers} layers, "
+        f"  {_parameters(totals.parameters)} parameters, {model.num_layers} layers, "
         f"{format_bytes(plan.weights_bytes_total)} of weights ({formats})\n",
         f"{cluster.nodes} x {cluster.gpus_per_node} {gpu.id}, {format_gib(gpu.device_bytes)} each; "
         f"{workload.rate_per_s:g} requests/s, prompts {workload.prompt_tokens.p50:,} to {workload.prompt_tokens.p99:,} "
         f"and answers {workload.output_tokens.p50:,} to {workload.output_tokens.p99:,} tokens (P50 to P99)\n",
     )
+
+
+def _parameters(count: int) -> str:
+    return f"{count / 1e9:,.1f} B" if count >= 1e8 else f"{count / 1e6:,.1f} M"
 
 
 def _fits(feasible: Feasible) -> Text:
@@ -144,7 +148,10 @@ def _row(name: str, judged: LayoutPlan) -> tuple[RenderableType, ...]:
 def _stage_words(best: LayoutPlan) -> str:
     layout = best.layout
     stages = f", stages of {' + '.join(map(str, layout.stage_layers))} layers" if layout.pp > 1 else ""
-    return f"  {layout.replicas} x {layout.world_size} GPUs{stages}"
+    many = layout.replicas > 1
+    engines = f"{layout.replicas} independent engines" if many else "one engine"
+    ranks = f"{layout.world_size} ranks" if layout.world_size > 1 else "one rank"
+    return f"  {engines} of {ranks}{' each' if many else ''}{stages}"
 
 
 def _memory(best: LayoutPlan) -> RenderableType:
@@ -154,10 +161,15 @@ def _memory(best: LayoutPlan) -> RenderableType:
         lines.append(Text(f"  rank {budget.rank}, stage {budget.stage} ({budget.count} ranks){tight}"))
         lines.append(Text("  ") + _bar(budget))
         parts = ", ".join(
-            f"{name} {format_gib(getattr(budget, field), 2)}" for _, name, field, _ in _PARTS if getattr(budget, field)
+            f"{name} {_size(getattr(budget, field))}" for _, name, field, _ in _PARTS if getattr(budget, field)
         )
-        lines.append(Padding(Text(f"{parts}, free {format_gib(budget.free_bytes, 2)}", style="dim"), (0, 0, 0, 4)))
+        lines.append(Padding(Text(f"{parts}, free {_size(budget.free_bytes)}", style="dim"), (0, 0, 0, 4)))
     return Group(Text("\nMemory of a rank", style="bold"), *lines, _legend())
+
+
+def _size(size_bytes: int) -> str:
+    """GiB, and a smaller unit only where GiB would read 0.00."""
+    return format_gib(size_bytes) if abs(size_bytes) >= 0.01 * GIB or size_bytes == 0 else format_bytes(size_bytes)
 
 
 def _legend() -> Padding:

@@ -28,8 +28,8 @@ SYMMETRIC_MEMORY_BYTES = 64 * MIB
 NCCL_BYTES = {1: 0, 2: 342 * MIB}
 NCCL_BYTES_MANY = 392 * MIB
 """NCCL's buffers by world size; taken before the engine's baseline snapshot, so outside the budget."""
-GRAPH_BYTES_PER_LAYER = round(0.64 * MIB)
-"""One captured batch size costs this a layer: 0.99 GiB / 51 sizes / 32 layers and 0.35 GiB / 19 / 27 measured."""
+GRAPH_BYTES_PER_SIZE = round(19.4 * MIB)
+"""One captured batch size costs this: 0.99 GiB for 51 sizes (32 layers) and 0.35 GiB for 19 (27 layers) measured."""
 MEASURED_FAMILIES = frozenset({"llama", "kimi_linear"})
 ASSUMED_TOTAL_BYTES, ASSUMED_TOTAL_DP_BYTES = 5 * GIB, 8 * GIB
 ASSUMED_BAND_BYTES, MEASURED_BAND_BYTES = 3 * GIB, GIB // 2
@@ -85,7 +85,7 @@ def overhead(
     comm = CUSTOM_ALL_REDUCE_BYTES + SYMMETRIC_MEMORY_BYTES if layout.tp > 1 else 0
     graphs = 0
     if cuda_graphs:
-        graphs = len(capture_sizes(max_num_seqs)) * layout.stage_layers[stage] * GRAPH_BYTES_PER_LAYER
+        graphs = len(capture_sizes(max_num_seqs)) * GRAPH_BYTES_PER_SIZE
     modelled = transient + NON_TORCH_GROWTH_BYTES
     assumed, band = 0, MEASURED_BAND_BYTES
     if model.family not in MEASURED_FAMILIES:
@@ -125,7 +125,8 @@ def _mlp_intermediate_bytes(model: ModelSpec, layout: Layout, tokens: int) -> in
     columns = moe.intermediate if layout.ep > 1 else -(-moe.intermediate // layout.tp)
     width = moe.latent_width or model.hidden_size
     gathered = min(tokens * layout.dp, MOE_CHUNK_TOKENS)
-    return 2 * gathered * moe.experts_per_token * (3 * columns + width)
+    # two workspaces: gate and up, reused for the down projection; then their product, reused for the output
+    return 2 * gathered * moe.experts_per_token * (max(2 * columns, width) + max(columns, width))
 
 
 def _v4_gather_bytes(model: ModelSpec, *, tokens: int, max_model_len_tokens: int) -> int:

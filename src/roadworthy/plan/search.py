@@ -12,9 +12,12 @@ from roadworthy.plan.cache import CacheGroup, CacheLayout
 from roadworthy.plan.cache_groups import cache_layout, in_flight_tokens
 from roadworthy.plan.layouts import Pins, candidate_layouts, why_not_built
 from roadworthy.plan.memory import Pool, pool_of
-from roadworthy.plan.overhead import ASSUMED_BAND_BYTES, MEASURED_FAMILIES, overhead
+from roadworthy.plan.operating import predict
+from roadworthy.plan.overhead import ASSUMED_BAND_BYTES, ASSUMED_TOTAL_BYTES, MEASURED_FAMILIES, overhead
+from roadworthy.plan.ranking import ranked
 from roadworthy.plan.settings import (
     SEQUENCES_MAX,
+    UTILISATION_RATIOS,
     Fixed,
     Knobs,
     choices,
@@ -23,7 +26,7 @@ from roadworthy.plan.settings import (
     sequences,
     settings_of,
 )
-from roadworthy.plan.speed import CALIBRATIONS, predict, step_time_of
+from roadworthy.plan.speed import calibration_of, step_time_of
 from roadworthy.plan.values import Layout, LayoutPlan, Plan, Predicted
 from roadworthy.plan.weights import StageWeights, checkpoint_totals, split_of, stage_weights
 from roadworthy.plan.workload import Demand, demand_of
@@ -55,8 +58,8 @@ def make_plan(deployment: Deployment, model: ModelSpec, gpu: Gpu) -> Plan:
     """Every layout of ``model`` on the deployment's cluster, best first.
 
     Best is: fits, meets the SLA at the asked rate, then most output tokens a second and GPU at the highest load within
-    the SLA. Where none meets it, those that carry the asked rate and miss by least. Layouts that do not fit stand
-    last, the nearest first.
+    the SLA; where none meets it, those that carry the asked rate and miss by least. Layouts that the speed model cannot
+    tell apart go by wider tensor parallelism, then by KV capacity. Those that do not fit stand last, nearest first.
 
     Raises:
         SpecError: engine settings or context length that cannot be.
@@ -79,7 +82,7 @@ def make_plan(deployment: Deployment, model: ModelSpec, gpu: Gpu) -> Plan:
         model=model,
         weights_bytes_total=totals.bytes,
         assumptions=_assumptions(case),
-        layouts=tuple(sorted(layouts, key=lambda judged: _rank_key(case, judged))),
+        layouts=ranked(layouts, deployment.sla),
     )
 
 
@@ -122,22 +125,28 @@ def _holds(case: _Case, cache: CacheLayout, pool: Pool) -> int:
 
 def _forecast(case: _Case, layout: Layout, step: RooflineStepTime, knobs: Knobs, concurrency_max: int) -> Predicted:
     return predict(
-        step, case.demand, case.deployment.sla, model=case.model, layout=layout, concurrency_max=concurrency_max,
+        step,
+        case.demand,
+        case.deployment.sla,
+        calibration=calibration_of(case.model, case.gpu),
+        layout=layout,
+        concurrency_max=concurrency_max,
         max_num_batched_tokens=knobs.max_num_batched_tokens,
-    )  # fmt: skip
+    )
 
 
 def _settled(case: _Case, layout: Layout, cache: CacheLayout) -> tuple[Knobs, Pool]:
     """The first settings under which the layout fits comfortably, else those that come nearest."""
-    tried: list[tuple[int, int, int, Knobs, Pool]] = []
+    tried: list[tuple[tuple[float, ...], Knobs, Pool]] = []
     for knobs in choices(case.fixed, case.model, case.gpu, max_model_len_tokens=case.max_model_len_tokens):
         pool = _pool(case, layout, cache, knobs)
-        fits = pool.feasible is True
-        if fits and _max_concurrency(case, layout, cache, knobs, pool) >= COMFORTABLE_CONCURRENCY:
+        admitted = _max_concurrency(case, layout, cache, knobs, pool)
+        if pool.feasible is True and admitted >= COMFORTABLE_CONCURRENCY:
             return knobs, pool
         order = {True: 0, "uncertain": 1, False: 2}[pool.feasible]
-        tried.append((order, pool.short_by_bytes, len(tried), knobs, pool))
-    _, _, _, knobs, pool = min(tried, key=lambda entry: entry[:3])
+        # a higher utilisation is worth less than what it leaves for what start-up does not see
+        tried.append(((order, pool.short_by_bytes, knobs.utilisation_ratio, -admitted), knobs, pool))
+    _, knobs, pool = min(tried, key=lambda entry: entry[0])
     return knobs, pool
 
 
@@ -217,30 +226,8 @@ def _refused(layout: Layout, reasons: tuple[str, ...]) -> LayoutPlan:
     )  # fmt: skip
 
 
-def _rank_key(case: _Case, judged: LayoutPlan) -> tuple[float, ...]:
-    order = {True: 0, "uncertain": 1, False: 2}[judged.feasible]
-    # without padding to save, expert parallelism inside one TP group only adds imbalance: off goes before on
-    tail = (judged.layout.ep, judged.layout.world_size)
-    if judged.predicted is None:
-        # what cannot be built stands behind what only lacks memory
-        return (order, 0 if judged.ranks else 1, judged.short_by_bytes, *tail)
-    predicted = judged.predicted
-    capacity = predicted.capacity_tokens_per_s * judged.layout.replicas / case.deployment.cluster.gpus
-    meets = predicted.meets_sla in (True, None)
-    miss = 1.0 if meets else round(_worst_miss(case, predicted), 2)
-    return (order, 0 if meets else 1, 1 if predicted.saturated else 0, miss, -capacity, predicted.tpot_p50_s, *tail)
-
-
-def _worst_miss(case: _Case, predicted: Predicted) -> float:
-    """How many times over its limit the worst objective is."""
-    sla = case.deployment.sla
-    ratios = [predicted.ttft_p99_s / sla.ttft_p99_s] if sla.ttft_p99_s is not None else []
-    ratios += [predicted.tpot_p99_s / sla.tpot_p99_s] if sla.tpot_p99_s is not None else []
-    return max(ratios, default=1.0)
-
-
 def _assumptions(case: _Case) -> tuple[str, ...]:
-    model, gpu, calibration = case.model, case.gpu, CALIBRATIONS[case.model.family]
+    model, gpu, calibration = case.model, case.gpu, calibration_of(case.model, case.gpu)
     lines = []
     if gpu.id == "cpu":
         lines.append("host memory other than the weights and the KV pool: not modelled")
@@ -277,11 +264,16 @@ def _assumptions(case: _Case) -> tuple[str, ...]:
 
 def what_would_fit(plan: Plan, gpu: Gpu, gpus: int) -> str:
     """For a plan where nothing fits: total weights against total memory, and how many GPUs the weights alone need."""
+    if not any(judged.ranks for judged in plan.layouts):
+        return plan.layouts[0].reasons[0] if plan.layouts else "no split of this model uses all GPUs of the cluster"
     device_total = gpus * gpu.device_bytes
-    usable = gpu.device_bytes * 0.9 - 5 * GIB
+    usable = gpu.device_bytes * UTILISATION_RATIOS[-1] - ASSUMED_TOTAL_BYTES
     needed = -(-plan.weights_bytes_total // int(usable)) if usable > 0 else 0
+    advice = f"split perfectly they need at least {needed} x {gpu.id} before any KV cache"
+    if needed <= gpus:
+        short = format_gib(min(judged.short_by_bytes for judged in plan.layouts if judged.ranks))
+        advice = f"the nearest split is short by {short} on its tightest rank: parts are copied and stages are uneven"
     return (
-        f"weights of {plan.weights_bytes_total:,} bytes ({format_bytes(plan.weights_bytes_total)}) against "
-        f"{device_total:,} bytes ({format_bytes(device_total)}) on {gpus} x {gpu.id}; "
-        f"split perfectly they need at least {needed} x {gpu.id} before any KV cache"
+        f"Weights of {plan.weights_bytes_total:,} bytes ({format_bytes(plan.weights_bytes_total)}) against "
+        f"{device_total:,} bytes ({format_bytes(device_total)}) on {gpus} x {gpu.id}; {advice}."
     )

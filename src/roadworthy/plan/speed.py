@@ -1,27 +1,24 @@
-"""Step time of a layout from its shape and the hardware, and the latencies it means at a given load.
+"""Step time of a layout from its shape and the hardware: a roofline with achieved, not nameplate, rates.
 
-A roofline with achieved, not nameplate, rates. Every constant that was fitted says on what. Not modelled: queueing at
-the asked rate (the twin does that), MoE load imbalance, speculative decoding, overlap of collectives with compute.
+Every constant that was fitted says on what. Not modelled: MoE load imbalance, speculative decoding, overlap of
+collectives with compute.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from roadworthy.plan.cache_groups import CacheOptions, state_bytes_per_layer, token_bytes
 from roadworthy.plan.layouts import routed_experts
-from roadworthy.plan.timing import RooflineStepTime, StepLoad
-from roadworthy.plan.values import Layout, Predicted
+from roadworthy.plan.timing import RooflineStepTime
 from roadworthy.plan.weights import Split, split_of, stage_weights
 from roadworthy.spec.model import GqaAttention, KdaAttention, Layer, MlaAttention, ModelSpec, V4Attention
 
 if TYPE_CHECKING:
     from roadworthy.catalog.gpus import Gpu
-    from roadworthy.plan.workload import Demand
-    from roadworthy.spec.values import ClusterSpec, Sla
+    from roadworthy.plan.values import Layout
+    from roadworthy.spec.values import ClusterSpec
 
 HBM_ACHIEVED_RATIO = 0.81
 """Slope of decode time against bytes read, Llama-3.1-8B on H200: TPOT 4.88 to 7.07 ms for 15.0 to 23.7 GB."""
@@ -35,8 +32,10 @@ REQUEST_OVERHEAD_S = 0.010
 """Tokenising, scheduling and the first response: Llama-3.1-8B's 1,024-token prompt took 35.8 ms of which 25 compute."""
 ALL_REDUCE_LATENCY_S, CROSS_HOST_ALL_REDUCE_LATENCY_S = 20e-6, 75e-6
 ALL_TO_ALL_LATENCY_S, CROSS_HOST_ALL_TO_ALL_LATENCY_S = 30e-6, 150e-6
-STAGE_HOP_LATENCY_S = 30e-6
 """Small-message latencies inside CUDA graphs: assumed, chosen with the launch costs below so that the anchors hold."""
+STAGE_HOP_LATENCY_S = 0.2e-3
+"""Handing a batch to the next stage goes through the host (`vllm/distributed/parallel_state.py` send_tensor_dict sends
+the metadata over the CPU group first): assumed."""
 CPU_STEP_S = 5e-3
 """A step of a tiny model on a CPU: assumed."""
 
@@ -71,12 +70,12 @@ CALIBRATIONS = {
         source="roofline, launch cost assumed as Kimi-Linear's; not measured",
     ),
     "deepseek_v4": Calibration(
-        launch_s_per_layer=200e-6, prefill_launch_s_per_layer=0.35e-3, compute_ratio=0.25, error_band=0.35,
+        launch_s_per_layer=180e-6, prefill_launch_s_per_layer=0.35e-3, compute_ratio=0.25, error_band=0.35,
         source="roofline, launch cost and compute set by public 8xH200 figures (TPOT 29-30 ms at 15 streams, 623 ms "
         "to the first token of 8k); not measured here",
     ),
     "kimi_k3": Calibration(
-        launch_s_per_layer=180e-6, prefill_launch_s_per_layer=0.35e-3, compute_ratio=0.20, error_band=0.45,
+        launch_s_per_layer=170e-6, prefill_launch_s_per_layer=0.35e-3, compute_ratio=0.20, error_band=0.45,
         source="roofline, launch cost set by aiconfigurator's 32xH100 estimates; not measured",
     ),
 }  # fmt: skip
@@ -89,6 +88,20 @@ class Links:
 
     nvlink_bytes_per_s: float
     nic_bytes_per_s: float
+
+
+CPU_CALIBRATION = Calibration(
+    launch_s_per_layer=0.0,
+    prefill_launch_s_per_layer=0.0,
+    compute_ratio=0.5,
+    error_band=1.0,
+    source="a step on a CPU is assumed to take 5 ms and more with load; not measured",
+)
+
+
+def calibration_of(model: ModelSpec, gpu: Gpu) -> Calibration:
+    """The constants for ``model`` on ``gpu``, with where they come from."""
+    return CPU_CALIBRATION if gpu.id == "cpu" else CALIBRATIONS[model.family]
 
 
 def links_of(cluster: ClusterSpec, gpu: Gpu) -> Links:
@@ -108,7 +121,7 @@ def step_time_of(
     Args:
         context_tokens: mean context, which bounds how many entries V4's top-k reads.
     """
-    calibration, links = CALIBRATIONS[model.family], links_of(cluster, gpu)
+    calibration, links = calibration_of(model, gpu), links_of(cluster, gpu)
     split = split_of(tp=layout.tp, pp=layout.pp, dp=layout.dp, ep=layout.ep)
     whole = range(model.num_layers)
     weights = stage_weights(model, split=split, layers=whole).parameters
@@ -118,12 +131,14 @@ def step_time_of(
     layer_parameters = {name: size / 2 for name, size in wide.parameters.items() if name not in _NOT_PER_TOKEN}
     routed = layer_parameters.pop("routed_experts", 0.0)
     comm = _communication(model, layout, cluster, links)
+    # the fullest stage sets the pace of a pipeline, so a walk counts as that stage's time for each stage
+    uneven = layout.pp * max(layout.stage_layers) / model.num_layers
     on_cpu = gpu.id == "cpu"
     return RooflineStepTime(
         pipeline_stages=layout.pp,
-        launch_s=CPU_STEP_S if on_cpu else calibration.launch_s_per_layer * model.num_layers,
-        fixed_weight_bytes=float(sum(size for name, size in weights.items() if name not in _NOT_READ)),
-        expert_weight_bytes=float(weights.get("routed_experts", 0)),
+        launch_s=CPU_STEP_S if on_cpu else calibration.launch_s_per_layer * model.num_layers * uneven,
+        fixed_weight_bytes=uneven * sum(size for name, size in weights.items() if name not in _NOT_READ),
+        expert_weight_bytes=uneven * weights.get("routed_experts", 0),
         expert_pick_ratio=pick,
         kv_bytes_per_context_token=sum(_kv_read_bytes(model, index, layout.tp, cache) for index in whole),
         state_bytes_per_sequence=_state_read_bytes(model, layout.tp, cache, context_tokens),
@@ -134,7 +149,7 @@ def step_time_of(
         comm_bytes_per_token=comm.bytes_per_token,
         link_bytes_per_s=links.nvlink_bytes_per_s or 1.0,
         comm_latency_s=0.0 if on_cpu else comm.latency_s,
-        prefill_launch_s=0.0 if on_cpu else calibration.prefill_launch_s_per_layer * model.num_layers,
+        prefill_launch_s=calibration.prefill_launch_s_per_layer * model.num_layers,
         expert_batch_ranks=layout.dp if layout.ep > 1 else 1,
     )
 
@@ -223,171 +238,3 @@ def _communication(model: ModelSpec, layout: Layout, cluster: ClusterSpec, links
     return _Communication(
         bytes_per_token=nvlink + nic * links.nvlink_bytes_per_s / links.nic_bytes_per_s, latency_s=latency_s
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperatingPoint:
-    """Steady state of one data-parallel rank with ``concurrency`` requests in flight."""
-
-    concurrency: float
-    rate_per_s: float
-    ttft_p50_s: float
-    ttft_p99_s: float
-    tpot_p50_s: float
-    tpot_p99_s: float
-
-
-def operating_point(
-    step: RooflineStepTime, demand: Demand, *, concurrency: float, max_num_batched_tokens: int
-) -> OperatingPoint:
-    """Latencies and rate with ``concurrency`` requests in flight (Little's law as a fixed point).
-
-    In the time of one walk through all stages every request gains a token and the arriving prompts are computed;
-    a new request waits for the stage's running step, then its prompt passes the stages chunk by chunk.
-    """
-    stages = step.pipeline_stages
-    tokens_max = float(max_num_batched_tokens)
-    rate = 0.0
-    for _ in range(6):
-        tpot = _walk_s(step, demand, concurrency, rate, tokens_max)
-        ttft = _ttft_s(step, demand, concurrency, demand.prompt_mean, tpot / stages / 2, 0.0, tokens_max)
-        asked = concurrency / (ttft + max(demand.output_mean - 1, 0) * tpot)
-        rate = asked if rate == 0 else (rate + asked) / 2
-    tpot = _walk_s(step, demand, concurrency, rate, tokens_max)
-    busy = concurrency + 2.33 * math.sqrt(concurrency)
-    tpot_p99 = _walk_s(step, demand, busy, rate * busy / max(concurrency, 1e-9), tokens_max)
-    beside = rate * tpot / stages  # other prompts that arrive for the same step
-    crowd = (beside + 2.33 * math.sqrt(beside)) * demand.prompt_mean
-    return OperatingPoint(
-        concurrency=concurrency,
-        rate_per_s=rate,
-        ttft_p50_s=_ttft_s(step, demand, concurrency, demand.prompt_p50, tpot / stages / 2, 0.0, tokens_max),
-        ttft_p99_s=_ttft_s(step, demand, busy, demand.prompt_p99, tpot_p99 / stages, crowd, tokens_max),
-        tpot_p50_s=tpot,
-        tpot_p99_s=tpot_p99,
-    )
-
-
-def _walk_s(step: RooflineStepTime, demand: Demand, concurrency: float, rate: float, tokens_max: float) -> float:
-    """Mean seconds of one walk in steady state, steps with and without a piece of a prompt taken together.
-
-    Mixing comes after the step times, not before: a batch that meets one prompt reads nearly all experts, so a mean
-    batch would read too many.
-    """
-    stages = step.pipeline_stages
-    pieces = max(1, math.ceil(demand.prompt_mean / tokens_max))
-    piece = demand.prompt_mean / pieces
-    decode = StepLoad(
-        decode_sequences=max(1, round(concurrency / stages)),
-        decode_context_tokens=round(concurrency / stages * demand.context_mean),
-    )
-    alone = step.step_s(decode)
-    beside = step.step_s(_with_prompt(decode, piece, demand.prompt_mean / 2))
-    # share of steps with a piece: share = arrivals in the time of a step = rate * pieces * walk / stages
-    arrivals = rate * pieces / stages
-    slope = arrivals * (beside - alone)
-    walk = alone / (1 - slope) if slope < 1 else math.inf
-    if arrivals * walk <= 1:
-        return walk
-    walk = beside
-    for _ in range(3):  # several pieces in each step
-        together = min(arrivals * walk, tokens_max / piece) * piece
-        walk = step.step_s(_with_prompt(decode, together, demand.prompt_mean / 2))
-    return walk
-
-
-def _with_prompt(decode: StepLoad, tokens: float, context: float) -> StepLoad:
-    return StepLoad(
-        prefill_tokens=max(1, round(tokens)),
-        prefill_context_tokens=round(tokens * context),
-        decode_sequences=decode.decode_sequences,
-        decode_context_tokens=decode.decode_context_tokens,
-    )
-
-
-def _ttft_s(
-    step: RooflineStepTime, demand: Demand, concurrency: float, prompt: float, wait_s: float, crowd: float,
-    tokens_max: float,
-) -> float:  # fmt: skip
-    total, done = wait_s + REQUEST_OVERHEAD_S, 0.0
-    prompt += crowd
-    while done < prompt:
-        chunk = min(tokens_max, prompt - done)
-        load = StepLoad(
-            prefill_tokens=max(1, round(chunk)),
-            prefill_context_tokens=round(chunk * (done + chunk / 2)),
-            decode_sequences=round(concurrency / step.pipeline_stages),
-            decode_context_tokens=round(concurrency / step.pipeline_stages * demand.context_mean),
-        )
-        # chunks of one prompt follow each other through the pipeline: the walk once, then one stage each
-        total += step.step_s(load) if done == 0 else step.step_s(load) / step.pipeline_stages
-        done += chunk
-    return total
-
-
-def predict(
-    step: RooflineStepTime, demand: Demand, sla: Sla, *, model: ModelSpec, layout: Layout, concurrency_max: int,
-    max_num_batched_tokens: int,
-) -> Predicted:  # fmt: skip
-    """What one replica does at its share of the asked rate, and the most it does within the SLA.
-
-    Args:
-        concurrency_max: requests one data-parallel rank can hold at the workload's mean context.
-    """
-
-    def at(concurrency: float) -> OperatingPoint:
-        return operating_point(step, demand, concurrency=concurrency, max_num_batched_tokens=max_num_batched_tokens)
-
-    ceiling = float(max(1, concurrency_max))
-    share = demand.rate_per_s / (layout.replicas * layout.dp)
-    full = at(ceiling)
-    saturated = full.rate_per_s < share
-    point = full if saturated else _bisect(at, ceiling, lambda found: found.rate_per_s >= share, upper=True)
-    best = full
-    if not _meets(full, sla):
-        best = _bisect(at, ceiling, lambda found: not _meets(found, sla), upper=False)
-        if not _meets(best, sla):
-            best = full
-    calibration = CALIBRATIONS[model.family]
-    return Predicted(
-        ttft_p50_s=point.ttft_p50_s,
-        ttft_p99_s=point.ttft_p99_s,
-        tpot_p50_s=point.tpot_p50_s,
-        tpot_p99_s=point.tpot_p99_s,
-        output_tokens_per_s=point.rate_per_s * demand.output_mean * layout.dp,
-        source=calibration.source + "; before queueing",
-        error_band=calibration.error_band,
-        concurrency=point.concurrency * layout.dp,
-        request_rate_per_s=point.rate_per_s * layout.dp,
-        saturated=saturated,
-        capacity_tokens_per_s=best.rate_per_s * demand.output_mean * layout.dp,
-        meets_sla=_promises(sla) and _meets(point, sla) and not saturated if _promises(sla) else None,
-    )
-
-
-def _promises(sla: Sla) -> bool:
-    return sla.ttft_p99_s is not None or sla.tpot_p99_s is not None
-
-
-def _meets(point: OperatingPoint, sla: Sla) -> bool:
-    return (sla.ttft_p99_s is None or point.ttft_p99_s <= sla.ttft_p99_s) and (
-        sla.tpot_p99_s is None or point.tpot_p99_s <= sla.tpot_p99_s
-    )
-
-
-def _bisect(
-    at: Callable[[float], OperatingPoint],
-    ceiling: float,
-    above: Callable[[OperatingPoint], bool],
-    *,
-    upper: bool,
-) -> OperatingPoint:
-    """The operating point where ``above`` turns true as concurrency grows; the side of it that ``upper`` says."""
-    low, high = 1e-3, ceiling
-    for _ in range(14):
-        middle = math.sqrt(low * high)
-        if above(at(middle)):
-            high = middle
-        else:
-            low = middle
-    return at(high if upper else low)
