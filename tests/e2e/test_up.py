@@ -38,6 +38,10 @@ def alive(pid: int) -> bool:
         return False
 
 
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
 def within(limit_s: float, condition) -> bool:
     """Whether ``condition`` became true within ``limit_s``."""
     deadline = time.monotonic() + limit_s
@@ -146,3 +150,19 @@ def test_real_vllm_serves_through_the_gateway_and_stops_work_when_the_client_lea
         code, err = service.interrupt()
         assert code == 0, err
         assert not alive(service.ready["engines"][0]["pid"])
+
+
+@pytest.mark.engine
+def test_an_interrupted_start_leaves_no_engine_behind(examples: Path, tmp_path: Path) -> None:
+    command = roadworthy("up", str(examples / "laptop.yaml"), "--engine", "vllm", "--log-folder", str(tmp_path))
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        while "engine-0 starting" not in process.stderr.readline():
+            assert process.poll() is None
+        (engine,) = children(process.pid)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert err.rstrip().endswith("stopped")
+    assert "Traceback" not in err
+    assert within(5, lambda: not alive(engine))
