@@ -79,12 +79,10 @@ def _names(known: KnownModel) -> set[str]:
 def _build(document: Mapping[str, Any], known: KnownModel) -> ModelSpec:
     attention = {name: _part(_ATTENTION, fields) for name, fields in document["attention"].items()}
     mlps = {name: _part(_MLP, fields) for name, fields in document["mlp"].items()}
-    layers = [
-        Layer(attention=attention[attention_name], mlp=mlps[mlp_name])
-        for run in document["layers"]
-        for _ in range(run["repeat"])
-        for attention_name, mlp_name in run["of"]
-    ]
+    layers: list[Layer] = []
+    for run in document["layers"]:
+        pattern = [Layer(attention=attention[first], mlp=mlps[second]) for first, second in run["of"]]
+        layers += pattern * run["repeat"]
     vision = document.get("vision")
     return ModelSpec(
         id=known.id,

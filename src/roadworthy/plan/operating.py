@@ -43,7 +43,7 @@ def operating_point(
     stages = step.pipeline_stages
     tokens_max = float(max_num_batched_tokens)
     rate = 0.0
-    for _ in range(6):
+    for _ in range(4):
         tpot = _walk_s(step, demand, concurrency, rate, tokens_max)
         ttft = _ttft_s(step, demand, concurrency, demand.prompt_mean, tpot / stages / 2, 0.0, tokens_max)
         asked = concurrency / (ttft + max(demand.output_mean - 1, 0) * tpot)
@@ -179,7 +179,7 @@ def _bisect(
 ) -> OperatingPoint:
     """The operating point where ``above`` turns true as concurrency grows; the side of it that ``upper`` says."""
     low, high = 1e-3, ceiling
-    for _ in range(14):
+    for _ in range(11):
         middle = math.sqrt(low * high)
         if above(at(middle)):
             high = middle

@@ -67,8 +67,13 @@ def overhead(
     max_num_seqs: int,
     max_num_batched_tokens: int,
     cuda_graphs: bool = True,
+    scratch_capped: bool = True,
 ) -> Overhead:
-    """The parts for a rank of ``stage``; zero on the CPU, where none of it is modelled."""
+    """The parts for a rank of ``stage``; zero on the CPU, where none of it is modelled.
+
+    Args:
+        scratch_capped: False for vLLM before 0.32, see :func:`mla_scratch_bytes`.
+    """
     if gpu.id == "cpu":
         return Overhead(
             activation_bytes=0, assumed_bytes=0, comm_bytes=0, cudagraph_bytes=0, runtime_bytes=0, band_bytes=0
@@ -79,9 +84,13 @@ def overhead(
         max_model_len_tokens=max_model_len_tokens,
     )  # fmt: skip
     transient += mla_scratch_bytes(
-        model, tp=layout.tp, block_tokens=block_tokens, max_model_len_tokens=max_model_len_tokens,
+        model,
+        tp=layout.tp,
+        block_tokens=block_tokens,
+        max_model_len_tokens=max_model_len_tokens,
         max_num_seqs=max_num_seqs,
-    )  # fmt: skip
+        capped=scratch_capped,
+    )
     comm = CUSTOM_ALL_REDUCE_BYTES + SYMMETRIC_MEMORY_BYTES if layout.tp > 1 else 0
     graphs = 0
     if cuda_graphs:

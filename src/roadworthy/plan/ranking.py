@@ -1,4 +1,4 @@
-"""Which layout is better: by the SLA first, then by capacity, and by what is known better than speed where those tie."""
+"""Which layout is better: by the SLA, then by capacity; where those tie, by what is known better than speed."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from roadworthy.core.units import GIB, format_bytes, format_gib
@@ -34,6 +33,7 @@ from roadworthy.plan.workload import Demand, demand_of
 if TYPE_CHECKING:
     from roadworthy.catalog.gpus import Gpu
     from roadworthy.plan.timing import RooflineStepTime
+    from roadworthy.plan.weights.stage import StateDtype
     from roadworthy.spec.model import ModelSpec
     from roadworthy.spec.values import Deployment
 
@@ -98,11 +98,12 @@ def _judge(case: _Case, layout: Layout) -> LayoutPlan:
     if reasons:
         return _refused(layout, reasons)
     cache = cache_layout(case.model, tp=layout.tp, stage_layers=layout.stage_layers, options=case.fixed.cache)
+    weights = _weights(case.model, layout, case.fixed.cache.state_dtype)
     step = step_time_of(
         case.model, layout, case.deployment.cluster, case.gpu, cache=case.fixed.cache,
         context_tokens=case.demand.context_mean,
     )  # fmt: skip
-    knobs, pool = _settled(case, layout, cache)
+    knobs, pool = _settled(case, layout, cache, weights)
     if pool.feasible is False:
         return _plan_of(case, layout, cache, knobs, pool, concurrency=0.0, holds=0)
 
@@ -111,9 +112,10 @@ def _judge(case: _Case, layout: Layout) -> LayoutPlan:
     forecast = _forecast(case, layout, step, knobs, min(holds, limit))
     if case.fixed.max_num_seqs is None:
         knobs = replace(knobs, max_num_seqs=sequences(forecast.concurrency / layout.dp, holds))
-        pool = _pool(case, layout, cache, knobs)
-        holds = _holds(case, cache, pool)
-        forecast = _forecast(case, layout, step, knobs, min(holds, limit))
+        pool = _pool(case, layout, cache, knobs, weights)
+        before, holds = holds, _holds(case, cache, pool)
+        if min(before, limit) != min(holds, limit):
+            forecast = _forecast(case, layout, step, knobs, min(holds, limit))
     judged = _plan_of(case, layout, cache, knobs, pool, concurrency=forecast.concurrency / layout.dp, holds=holds)
     return replace(judged, predicted=forecast, step_time=step)
 
@@ -135,11 +137,11 @@ def _forecast(case: _Case, layout: Layout, step: RooflineStepTime, knobs: Knobs,
     )
 
 
-def _settled(case: _Case, layout: Layout, cache: CacheLayout) -> tuple[Knobs, Pool]:
+def _settled(case: _Case, layout: Layout, cache: CacheLayout, weights: Sequence[StageWeights]) -> tuple[Knobs, Pool]:
     """The first settings under which the layout fits comfortably, else those that come nearest."""
     tried: list[tuple[tuple[float, ...], Knobs, Pool]] = []
     for knobs in choices(case.fixed, case.model, case.gpu, max_model_len_tokens=case.max_model_len_tokens):
-        pool = _pool(case, layout, cache, knobs)
+        pool = _pool(case, layout, cache, knobs, weights)
         admitted = _max_concurrency(case, layout, cache, knobs, pool)
         if pool.feasible is True and admitted >= COMFORTABLE_CONCURRENCY:
             return knobs, pool
@@ -159,16 +161,17 @@ def _max_concurrency(case: _Case, layout: Layout, cache: CacheLayout, knobs: Kno
     return pool.blocks / _request_blocks(case, layout, cache, knobs)
 
 
-def _pool(case: _Case, layout: Layout, cache: CacheLayout, knobs: Knobs) -> Pool:
+def _pool(case: _Case, layout: Layout, cache: CacheLayout, knobs: Knobs, weights: Sequence[StageWeights]) -> Pool:
     return pool_of(
         layout,
         case.gpu,
-        weights=_weights(case.model, layout, case.fixed.cache.state_dtype),
+        weights=weights,
         overheads=[
             overhead(
                 case.model, layout, case.gpu, stage=stage, block_tokens=cache.block_tokens,
                 max_model_len_tokens=knobs.max_model_len_tokens, max_num_seqs=knobs.max_num_seqs,
                 max_num_batched_tokens=knobs.max_num_batched_tokens, cuda_graphs=knobs.fixed.cuda_graphs,
+                scratch_capped=knobs.fixed.scratch_capped,
             )
             for stage in range(layout.pp)
         ],
@@ -180,13 +183,10 @@ def _pool(case: _Case, layout: Layout, cache: CacheLayout, knobs: Knobs) -> Pool
     )  # fmt: skip
 
 
-@lru_cache(maxsize=512)
-def _weights(model: ModelSpec, layout: Layout, state_dtype: str) -> tuple[StageWeights, ...]:
+def _weights(model: ModelSpec, layout: Layout, state_dtype: StateDtype) -> tuple[StageWeights, ...]:
     split, start, stages = split_of(tp=layout.tp, pp=layout.pp, dp=layout.dp, ep=layout.ep), 0, []
     for count in layout.stage_layers:
-        stages.append(
-            stage_weights(model, split=split, layers=range(start, start + count), state_dtype=state_dtype)  # type: ignore[arg-type]
-        )
+        stages.append(stage_weights(model, split=split, layers=range(start, start + count), state_dtype=state_dtype))
         start += count
     return tuple(stages)
 

@@ -42,6 +42,7 @@ class Fixed:
     kv_pool_bytes: int | None = None
     cache: CacheOptions = field(default_factory=CacheOptions)
     cuda_graphs: bool = True
+    scratch_capped: bool = True
     others: Mapping[str, Scalar] | None = None
 
 
@@ -57,7 +58,7 @@ def fixed_settings(deployment: Deployment, model: ModelSpec, gpu: Gpu) -> Fixed:
     """The operator's settings, typed. Raises SpecError naming every one that cannot be."""
     reader = _Reader(deployment.engine.settings)
     length = _context(reader, deployment, model)
-    alignment = 16 if _older_than_032(deployment.engine.version) else HYBRID_ALIGNMENT_TOKENS
+    older = _older_than_032(deployment.engine.version)
     kv_dtype = reader.choice("kv_cache_dtype", ("auto", "fp8", "bfloat16"), "auto")
     fixed = Fixed(
         utilisation_ratio=reader.ratio("gpu_memory_utilization"),
@@ -71,9 +72,10 @@ def fixed_settings(deployment: Deployment, model: ModelSpec, gpu: Gpu) -> Fixed:
             state_dtype=reader.choice("mamba_ssm_cache_dtype", ("auto", "float32", "bfloat16"), "auto"),  # type: ignore[arg-type]
             block_tokens=reader.count("block_size", 65_536),
             on_cpu=gpu.id == "cpu",
-            alignment_tokens=alignment,
+            alignment_tokens=16 if older else HYBRID_ALIGNMENT_TOKENS,
         ),
         cuda_graphs=not reader.flag("enforce_eager", default=False),
+        scratch_capped=not older,
         others={
             name: value
             for name, value in deployment.engine.settings.items()
@@ -87,6 +89,7 @@ def fixed_settings(deployment: Deployment, model: ModelSpec, gpu: Gpu) -> Fixed:
 
 
 def _older_than_032(version: str) -> bool:
+    """Memory rules changed between 0.26, which was measured, and 0.32; what lies between is planned as the older."""
     parts = version.split(".")
     return len(parts) > 1 and parts[0] == "0" and parts[1].isdigit() and int(parts[1]) < 32
 

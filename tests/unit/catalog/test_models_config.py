@@ -54,6 +54,7 @@ KIMI: dict[str, Any] = {
         "short_conv_kernel_size": 4,
     },
 }
+LINEAR = KIMI["linear_attn_config"]
 V4: dict[str, Any] = {
     **V3,
     "architectures": ["DeepseekV4ForCausalLM"],
@@ -113,8 +114,8 @@ def test_every_wrong_field_is_named_in_one_pass() -> None:
         (V3, {"num_experts_per_tok": 9}, "num_experts_per_tok"),
         (V3, {"first_k_dense_replace": 5}, "first_k_dense_replace"),
         (V3, {"moe_layer_freq": 2}, "moe_layer_freq"),
-        (KIMI, {"linear_attn_config": {**KIMI["linear_attn_config"], "kda_layers": [1, 2]}}, "linear_attn_config.kda_layers"),
-        (KIMI, {"linear_attn_config": {**KIMI["linear_attn_config"], "full_attn_layers": [5]}}, "linear_attn_config.full_attn_layers"),
+        (KIMI, {"linear_attn_config": LINEAR | {"kda_layers": [1, 2]}}, "linear_attn_config.kda_layers"),
+        (KIMI, {"linear_attn_config": LINEAR | {"full_attn_layers": [5]}}, "linear_attn_config.full_attn_layers"),
         (V4, {"compress_ratios": [0, 4, 16, 4]}, "compress_ratios"),
         (V4, {"compress_ratios": [0, 4]}, "compress_ratios"),
         (V4, {"o_groups": 3}, "num_attention_heads"),

@@ -170,6 +170,18 @@ def test_the_engine_version_chooses_the_hybrid_block() -> None:
     assert blocks == {"0.26.0": 1888, "0.33.0": 1920}
 
 
+def test_the_default_number_of_sequences_that_failed_vllm_0_26_is_foretold_and_mended() -> None:
+    """Kimi-Linear on one H200: 1,024 sequences meant a 29.5 GiB workspace, 64 started; 0.33 caps it."""
+    case = {"nodes": 1, "gpus": 1, "length": 131_072, "gpu_memory_utilization": 0.9, "max_num_batched_tokens": 16_384}
+    failed = plan_of("Kimi-Linear-48B-A3B", "H200", version="0.26.0", max_num_seqs=1024, **case)
+    assert failed.layouts[0].feasible is False
+    assert failed.layouts[0].ranks[0].activation_bytes > 29.5 * GIB
+    assert plan_of("Kimi-Linear-48B-A3B", "H200", version="0.26.0", max_num_seqs=64, **case).best is not None
+    assert plan_of("Kimi-Linear-48B-A3B", "H200", version="0.33.0", max_num_seqs=1024, **case).best is not None
+    chosen = plan_of("Kimi-Linear-48B-A3B", "H200", version="0.26.0", **case).best
+    assert chosen is not None
+
+
 def test_a_cpu_gives_one_engine_a_rank_and_the_pool_that_was_set() -> None:
     workload = RequestProfile(rate_per_s=1)
     plan = plan_of("tiny", "cpu", nodes=1, gpus=2, length=None, workload=workload)
