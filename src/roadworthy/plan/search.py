@@ -247,6 +247,12 @@ def _assumptions(case: _Case) -> tuple[str, ...]:
             "a long chunked prefill of Kimi-K3 takes MLA scratch that vLLM does not set aside (0.71 GiB at TP8, less "
             "with more TP): it has to find room in what the plan calls free"
         )
+    longest = case.demand.prompt_p99 + case.demand.output_p99
+    if longest > case.max_model_len_tokens:
+        lines.append(
+            f"requests beyond the context of {case.max_model_len_tokens:,} tokens are refused by the engine: a 99th "
+            f"percentile prompt and answer take {longest:,}"
+        )
     if model.draft_layers:
         lines.append("served without speculative decoding: the draft layer of the checkpoint is not loaded")
     if model.vision is not None:

@@ -193,12 +193,24 @@ class Knobs:
 
 
 def context_tokens(fixed: Fixed, demand: Demand, model: ModelSpec) -> int:
-    """The operator's context length, or one that holds the workload's 99th percentile prompt and answer."""
-    if fixed.max_model_len_tokens is not None:
-        return fixed.max_model_len_tokens
-    wanted = demand.prompt_p99 + demand.output_p99
-    rounded = CONTEXT_STEP_TOKENS * math.ceil(wanted / CONTEXT_STEP_TOKENS)
-    return min(model.max_context_tokens, max(CONTEXT_MIN_TOKENS, rounded))
+    """The operator's context length, or one that holds the workload's 99th percentile prompt and answer.
+
+    Raises SpecError when not even a median prompt fits.
+    """
+    length = fixed.max_model_len_tokens
+    if length is None:
+        wanted = demand.prompt_p99 + demand.output_p99
+        rounded = CONTEXT_STEP_TOKENS * math.ceil(wanted / CONTEXT_STEP_TOKENS)
+        length = min(model.max_context_tokens, max(CONTEXT_MIN_TOKENS, rounded))
+    if demand.prompt_p50 >= length:
+        problem = Problem(
+            path="workload.prompt_tokens.p50",
+            seen=f"{demand.prompt_p50:,}",
+            wanted=f"less than the context of {length:,} tokens: the engine would refuse every second request",
+            hint=f"raise model.max_model_len (the model knows {model.max_context_tokens:,}) or shorten the prompts",
+        )
+        raise SpecError("the workload does not fit the context", problems=(problem,))
+    return length
 
 
 def choices(fixed: Fixed, model: ModelSpec, gpu: Gpu, *, max_model_len_tokens: int) -> tuple[Knobs, ...]:

@@ -89,9 +89,10 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predicted:
-    """Speed of one replica at the workload's concurrency, before queueing; ``error_band`` is a ratio (0.3: 30 %).
+    """Speed of one replica, all its data-parallel ranks, at the workload's concurrency and before queueing.
 
     Args:
+        error_band: how far the numbers may be off either way, as a ratio (0.3: 30 %).
         concurrency: requests in flight on one replica at the asked rate (Little's law), at most what it holds.
         request_rate_per_s: what one replica carries at that concurrency.
         saturated: the asked rate is more than the layout carries, so queues would grow without end.

@@ -248,3 +248,19 @@ def test_more_context_than_the_model_knows_is_refused() -> None:
     (problem,) = caught.value.problems
     assert problem.path == "model.max_model_len"
     assert "131,072" in problem.wanted
+
+
+def test_a_workload_that_no_context_holds_is_wrong_input() -> None:
+    long = RequestProfile(prompt_tokens=Quantiles(p50=200_000, p90=300_000, p99=400_000))
+    with pytest.raises(SpecError) as caught:
+        plan_of("Llama-3.1-70B", "H100", nodes=1, length=None, workload=long)
+    (problem,) = caught.value.problems
+    assert problem.path == "workload.prompt_tokens.p50"
+    assert "131,072" in problem.hint
+
+
+def test_requests_that_the_context_cuts_off_are_told() -> None:
+    long = RequestProfile(prompt_tokens=Quantiles(p50=2000, p90=8000, p99=40_000))
+    plan = plan_of("Llama-3.1-70B", "H100", nodes=1, length=32_768, workload=long)
+    assert any("refused by the engine" in line for line in plan.assumptions)
+    assert not any("refused by the engine" in line for line in plan_of("Llama-3.1-70B", "H100", nodes=1).assumptions)
