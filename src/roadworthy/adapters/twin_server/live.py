@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from roadworthy.twin.engine import Engine
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from roadworthy.twin.requests import EngineStats, Output, TwinRequest
 
     Sink = Callable[[Output], None]
+
+
+TIMER_SLACK_S = 0.0005
+"""uvloop counts in whole milliseconds and rounds; half of one keeps a timer from firing just before its moment."""
 
 
 class LiveEngine:
@@ -36,7 +41,7 @@ class LiveEngine:
 
     def submit(self, request: TwinRequest, sink: Sink) -> None:
         """Queue ``request``; ``sink`` hears each of its tokens. Raises Refused when the queue is full."""
-        now_s = self._catch_up()
+        now_s = self._catch_up(before_now=True)
         self._engine.add(request, now_s)
         self._histograms.queued(request.id, now_s)
         self._sinks[request.id] = sink
@@ -46,7 +51,7 @@ class LiveEngine:
         """Free a request at once; fine when it has ended already."""
         if self._sinks.pop(request_id, None) is None:
             return
-        now_s = self._catch_up()
+        now_s = self._catch_up(before_now=True)
         self._engine.abort(request_id, now_s)
         self._histograms.forget(request_id)
         self._arm()
@@ -57,13 +62,18 @@ class LiveEngine:
         self._arm()
         return self._engine.stats()
 
-    def _catch_up(self) -> float:
-        """Let everything due happen and tell the sinks; returns the moment."""
+    def _catch_up(self, *, before_now: bool = False) -> float:
+        """Let everything due happen and tell the sinks; returns the moment.
+
+        ``before_now`` leaves what is due at this very moment to the timer, so that requests that the loop handles in
+        one go are scheduled together.
+        """
         now_s = self._loop.time()
+        until_s = math.nextafter(now_s, -math.inf) if before_now else now_s
         due_s = self._engine.next_event_s()
-        if due_s is not None and due_s <= now_s:
+        if due_s is not None and due_s <= until_s:
             sinks, histograms = self._sinks, self._histograms
-            for output in self._engine.advance(now_s):
+            for output in self._engine.advance(until_s):
                 histograms.token(output)
                 sink = sinks.get(output.request_id) if output.finished is None else sinks.pop(output.request_id, None)
                 if sink is not None:
@@ -79,7 +89,7 @@ class LiveEngine:
             self._timer = None
         if due_s is not None:
             self._timer_s = due_s
-            self._timer = self._loop.call_at(due_s, self._wake)
+            self._timer = self._loop.call_at(due_s + TIMER_SLACK_S, self._wake)
 
     def _wake(self) -> None:
         self._timer = None
