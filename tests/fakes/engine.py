@@ -35,7 +35,8 @@ class Asked:
 
     async def send(self, data: bytes) -> None:
         """Write as one piece and let the loop turn, so that pieces are likely to be read one by one."""
-        self.transport.write(data)
+        if not self.transport.is_closing():  # uvloop's transports raise
+            self.transport.write(data)
         await asyncio.sleep(0)
 
     def cut(self) -> None:

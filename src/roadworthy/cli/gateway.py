@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,13 +25,22 @@ if TYPE_CHECKING:
 @click.option("--host", help="Address to listen on; the document's gateway.host otherwise.")
 @click.option("--port", type=click.IntRange(0, 65535), help="Data port; 0 takes a free one.")
 @click.option("--admin-port", type=click.IntRange(0, 65535), help="Admin port; 0 takes a free one.")
+@click.option(
+    "--admin-host", default="127.0.0.1", show_default=True, help="Address of the admin port, which has no key."
+)
 @click.option("--ready-file", type=click.Path(path_type=Path), help="Written once it serves.")
 @click.option(
     "--drain", "drain_s", type=click.FloatRange(min=0), default=10.0, show_default=True,
     help="Seconds that requests in progress get when it is told to stop.",
 )  # fmt: skip
 def command(
-    spec: str, host: str | None, port: int | None, admin_port: int | None, ready_file: Path | None, drain_s: float
+    spec: str,
+    host: str | None,
+    port: int | None,
+    admin_port: int | None,
+    admin_host: str,
+    ready_file: Path | None,
+    drain_s: float,
 ) -> None:
     """Serve tenants through the OpenAI-compatible gateway alone.
 
@@ -46,7 +56,7 @@ def command(
     tenants = with_keys(deployment.tenants, os.environ)
     config = GatewayConfig.from_deployment(deployment, tenants=tenants, host=host, port=port, admin_port=admin_port)
     raise_descriptor_limit()
-    gateway = Gateway(config)
+    gateway = Gateway(replace(config, admin_host=admin_host))
     with no_stale_file(ready_file), asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_serve(gateway, tenants=tenants, ready_file=ready_file, drain_s=drain_s))
 

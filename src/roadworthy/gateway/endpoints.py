@@ -127,6 +127,7 @@ def host_and_port(url: str) -> tuple[str, int]:
     try:
         parts = urlsplit(url)
         port = parts.port or 80
+        (parts.hostname or "").encode("idna")  # what name resolution would otherwise stumble over at every request
     except ValueError:
         parts, port = urlsplit(""), 0
     if parts.scheme != "http" or not parts.hostname or parts.path not in ("", "/") or parts.query or parts.username:

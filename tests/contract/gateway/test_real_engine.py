@@ -38,14 +38,14 @@ async def idle_after_s(url: str) -> float:
     """Seconds until the engine runs nothing."""
     started_s = time.monotonic()
     async with asyncio.timeout(20):
-        while await running(url):  # noqa: ASYNC110 - another process tells no event
+        while await running(url):
             await asyncio.sleep(0.02)
     return time.monotonic() - started_s
 
 
 async def until_running(url: str) -> None:
     async with asyncio.timeout(20):
-        while not await running(url):  # noqa: ASYNC110
+        while not await running(url):
             await asyncio.sleep(0.02)
 
 

@@ -136,7 +136,7 @@ class ClientConnection(asyncio.Protocol):
             if request.refused is not None:
                 self._stop_reading(request.refused)
             elif not self._queue:
-                self._out.write(_CONTINUE)
+                self._write(_CONTINUE)
 
     def on_body(self, part: bytes) -> None:
         request = self._request
@@ -204,7 +204,8 @@ class ClientConnection(asyncio.Protocol):
                     self._answer(refused.status, error_body(refused), self._request, headers=_extra(refused))
                 elif self._tail:
                     data, self._tail = self._tail, b""
-                    self._out.resume_reading()
+                    if not self._out.is_closing():
+                        self._out.resume_reading()
                     self._feed(data)
                 else:
                     break
@@ -236,7 +237,7 @@ class ClientConnection(asyncio.Protocol):
     ) -> None:
         headers += b"content-length: %d\r\n" % len(body)
         head = _head(status, content_type, headers, self._close_after, request)
-        self._out.writelines((head,) if request.method == "HEAD" else (head, body))
+        self._write(head, b"" if request.method == "HEAD" else body)
         if self._close_after:
             self._linger()
 
@@ -246,16 +247,16 @@ class ClientConnection(asyncio.Protocol):
         self._close_after = not request.keep_alive or not self._chunked or self._plane.draining
         framing = b"transfer-encoding: chunked\r\n" if self._chunked else b""
         framing += b"cache-control: no-store\r\n"
-        self._out.write(_head(200, content_type, headers + framing, self._close_after, request))
+        self._write(_head(200, content_type, headers + framing, self._close_after, request))
         if self._paused:
             exchange.client_paused()
 
     def write_events(self, data: bytes) -> None:
-        self._out.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+        self._write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
 
     def end_stream(self, *, close: bool) -> None:
         if self._chunked:
-            self._out.write(b"0\r\n\r\n")
+            self._write(b"0\r\n\r\n")
         if close or self._close_after:
             self._linger()
 
@@ -312,13 +313,18 @@ class ClientConnection(asyncio.Protocol):
         self._parse_error = BadRequest(message, code="request_timeout", status=408, hint="send it again")
         self._pump()
 
+    def _write(self, *data: bytes) -> None:
+        # between a broken connection and the word of it, uvloop's transports raise when written to
+        if not self._out.is_closing():
+            self._out.writelines(data)
+
     @property
     def _out(self) -> asyncio.Transport:
         assert self._transport is not None
         return self._transport
 
 
-class _StopReading(Exception):  # noqa: N818 - a signal to leave the parser, never an error that is seen
+class _StopReading(Exception):
     """Raised in a parser callback; httptools wraps it, see ``_feed``."""
 
 

@@ -121,6 +121,8 @@ class Exchange:
         self._connect_task = None
         if self._phase == "over":  # the client left in the very turn in which the connection opened
             connection.abort()
+        elif connection.closing:  # opened, and broken before its first word
+            self._attempt_failed("connect")
         else:
             self._send(connection)
 
