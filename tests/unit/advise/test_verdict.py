@@ -119,6 +119,18 @@ def test_a_run_too_short_to_show_a_steady_rate_is_undecided() -> None:
     assert gate(report, "asked rate")[0] is None
 
 
+def test_a_load_below_the_asked_rate_proves_no_pass_but_may_show_a_miss() -> None:
+    """Conversations that still build up send less than asked; the service was never tried at 16/s."""
+    assert judge(steady(1000, rate_per_s=12), STRICT, asked_rate_per_s=16).verdict == "undecided"
+    assert judge(steady(1000, rate_per_s=12, ttft_s=1.0), STRICT, asked_rate_per_s=16).verdict == "missed"
+
+
+def test_the_rate_of_a_random_schedule_may_come_out_a_little_low() -> None:
+    """At 16/s for 12 s, 20 arrivals fewer than 192 are 1.4 standard deviations."""
+    report = judge(steady(172, rate_per_s=172 / 12), Sla(success_ratio=1.0), asked_rate_per_s=16)
+    assert gate(report, "asked rate")[0] is True
+
+
 def test_an_earlier_gate_gives_the_reason() -> None:
     """Failures, a late client and a slow service at once: the failures are named."""
     run = [*steady(1000, lag_s=0.1, ttft_s=1.0), record(3.0, ok=False)]
