@@ -22,12 +22,14 @@ def require_writable(path: Path) -> None:
         SpecError: ``path`` is a folder, or its folder is missing or closed to us.
         ProbeError: the disk has no room for a report.
     """
-    if path.is_dir():
-        raise SpecError(f"{path}: is a folder, wanted a file", hint=f"write {path}/report.html, for example")
-    if not path.parent.is_dir():
-        raise SpecError(f"{path}: there is no folder {path.parent}", hint=f"mkdir -p {path.parent}")
     try:
+        if path.is_dir():
+            raise SpecError(f"{path}: is a folder, wanted a file", hint=f"write {path}/report.html, for example")
+        if not path.parent.is_dir():
+            raise SpecError(f"{path}: there is no folder {path.parent}", hint=f"mkdir -p {path.parent}")
         _write_and_remove(path)
+    except ValueError as error:  # a NUL in the path
+        raise SpecError(f"{str(path)!r}: not a path", hint="look for an invisible character") from error
     except PermissionError as error:
         raise SpecError(f"{path}: cannot be written: {error.strerror}", hint="choose another folder") from error
     except OSError as error:
@@ -39,7 +41,7 @@ def require_writable(path: Path) -> None:
 
 
 def _write_and_remove(path: Path) -> None:
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}."[:200], dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as probe:
             probe.write(bytes(REPORT_ROOM_BYTES))

@@ -203,3 +203,68 @@ def bench_process(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         start, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}
     )
+
+
+# the document
+
+DOCUMENT = """
+model: {{config: tiny}}
+engine: {{endpoints: [{endpoints}]}}
+workload: {{prompt_tokens: {{p50: 40, p90: 60, p99: 80}}, output_tokens: {{p50: 3, p90: 4, p99: 5}}, rate: 300/s}}
+sla: {{ttft_p99: 5s, tpot_p99: 2s, success: 99%}}
+tenants: [{{id: law, key: sk-law-0001, weight: 2}}, {{id: risk, key: sk-risk-0001}}]
+"""
+
+
+def document(folder: Path, *urls: str, more: str = "") -> Path:
+    path = folder / "roadworthy.yaml"
+    path.write_text(DOCUMENT.format(endpoints=", ".join(f'{{url: "{url}"}}' for url in urls)) + more)
+    return path
+
+
+def test_a_document_gives_address_workload_tenants_and_objectives(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with threaded_engine() as engine:
+        code = bench(document(tmp_path, engine.url), "--requests", "1000", "--json")
+        keys = {asked.header("authorization") for asked in engine.requests[2:]}
+    report = json_of(capsys)
+    assert keys == {"Bearer sk-law-0001", "Bearer sk-risk-0001"}
+    assert [tenant["id"] for tenant in report["tenants"]] == ["law", "risk"]
+    assert {item["name"]: item["limit"] for item in report["objectives"]} == {
+        "ttft_p99": 5.0, "tpot_p99": 2.0, "success": 0.99,
+    }  # fmt: skip
+    assert report["asked_rate_per_s"] == 300
+    assert all(item["met"] is True for item in report["objectives"])
+    assert code == (0 if report["verdict"] == "met" else 1)
+
+
+def test_a_url_may_borrow_the_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with threaded_engine() as engine:
+        path = document(tmp_path, "http://127.0.0.1:1")
+        bench(engine.url, "--spec", path, "--requests", "20", "--ttft-p99", "7s", "--json")
+    assert json_of(capsys)["objectives"][0]["limit"] == 7.0
+
+
+def test_a_document_without_one_address_is_wrong_input_with_the_way_out(tmp_path: Path) -> None:
+    for urls in ((), ("http://127.0.0.1:1", "http://127.0.0.1:2")):
+        with pytest.raises(SpecError, match="no one address to measure") as caught:
+            bench(document(tmp_path, *urls))
+        assert "--ready-file" in caught.value.hint
+
+
+def test_a_gateway_port_in_the_document_is_the_address(tmp_path: Path) -> None:
+    (port,) = free_ports("127.0.0.1", 1)
+    path = document(tmp_path, "http://127.0.0.1:1", more=f"gateway: {{host: 0.0.0.0, port: {port}}}\n")
+    with pytest.raises(ProbeError, match=f"cannot reach http://127.0.0.1:{port}"):
+        bench(path)
+
+
+def test_two_documents_no_target_and_no_file_are_wrong_input(tmp_path: Path) -> None:
+    path = document(tmp_path, "http://127.0.0.1:1")
+    with pytest.raises(SpecError, match="two documents"):
+        bench(path, "--spec", path)
+    with pytest.raises(SpecError, match="no target"):
+        bench()
+    with pytest.raises(SpecError, match="no such file"):
+        bench(tmp_path / "absent.yaml")
