@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,6 +48,7 @@ def command(
     Ctrl-C or SIGTERM, after the requests in progress.
     """
     from roadworthy.adapters.documents import load_document
+    from roadworthy.adapters.event_loop import loop_factory, raise_descriptor_limit
     from roadworthy.cli.tenant_keys import with_keys
     from roadworthy.gateway.config import GatewayConfig
     from roadworthy.gateway.service import Gateway
@@ -129,23 +130,3 @@ def warn_not_enforced(tenants: Sequence[Tenant]) -> None:
     names = not_enforced(tenants)
     if names:
         click.echo(f"warning: not enforced by this version: tenants[].{', tenants[].'.join(names)}", err=True)
-
-
-def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's loop where it exists; the data port is measured on it."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
-
-
-def raise_descriptor_limit() -> None:
-    """Take all the file descriptors that the system lets us have: a stream needs two."""
-    import resource
-
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    except (ValueError, OSError):
-        return  # some containers refuse; the gateway then says 503 when it runs out

@@ -30,7 +30,7 @@ from roadworthy.adapters.ports import free_ports
 from roadworthy.adapters.ready_file import Ready, ReadyEngine, ReadyTenant, write_ready
 from roadworthy.adapters.tiny_model import cache_folder, ensure_tiny_model
 from roadworthy.advise.deploy import twin_configs
-from roadworthy.cli.gateway import no_stale_file
+from roadworthy.cli.gateway import no_stale_file, warn_not_enforced
 from roadworthy.cli.live_status import EngineLoad, Traffic, status_table
 from roadworthy.cli.output import console
 from roadworthy.cli.tenant_keys import with_keys
@@ -228,6 +228,7 @@ class _Service:
             if asked.key is None and tenant.key_env is None:
                 unset = f"; {asked.key_env} is not set" if asked.key_env else ""
                 self._say(f"tenant {tenant.id}: key {tenant.key} (generated for this run{unset})")
+        warn_not_enforced(self._tenants)
         if gateway.open_access:
             self._say("warning: the document names no tenant, so anyone who reaches the port may use it")
 

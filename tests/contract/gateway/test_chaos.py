@@ -71,7 +71,7 @@ async def behave(client: RawClient, rng: random.Random, seen: Counter[str]) -> N
         elif answer.status == 200:
             assert answer.body.startswith(EVENTS[0])
             assert b'{"error":{' in answer.body
-            assert answer.body.endswith(b"data: [DONE]\n\n")
+            assert not answer.body.endswith(b"data: [DONE]\n\n")
             seen["died"] += 1
             return
         else:

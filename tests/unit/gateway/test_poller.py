@@ -53,7 +53,8 @@ def test_an_engines_address_is_read(url: str, place: tuple[str, int]) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["", "a:81", "https://a", "http://", "http://a/v1", "http://u:p@a", "http://a:x", "http://a..b:1", "http://[::1"]
+    "url",
+    ["", "a:81", "https://a", "http://", "http://a/v1", "http://u:p@a", "http://a:x", "http://a..b:1", "http://[::1"],
 )
 def test_what_is_no_engines_address_is_refused_with_an_example(url: str) -> None:
     with pytest.raises(SpecError) as refused:

@@ -38,8 +38,9 @@ def error_body(refused: Refused) -> bytes:
 
 
 def closing_events(refused: Refused) -> bytes:
-    """How a stream ends when it cannot go on: the error as one event, then ``[DONE]``, as vLLM itself does it."""
-    return b"data: " + error_body(refused) + b"\n\ndata: [DONE]\n\n"
+    """How a stream ends when it cannot go on: the error as one event. ``[DONE]`` is the engine's to say, never ours:
+    a client must be able to tell an answer that was cut from one that was finished."""
+    return b"data: " + error_body(refused) + b"\n\n"
 
 
 def engines_unavailable(detail: str) -> Refused:
