@@ -26,14 +26,21 @@ from roadworthy.plan.settings import (
     settings_of,
 )
 from roadworthy.plan.speed import calibration_of, step_time_of
+from roadworthy.plan.startup import (
+    StartupCase,
+    budget_refusals,
+    growing_scratch,
+    refusals,
+    scratch_refusals,
+)
+from roadworthy.plan.startup_warnings import warnings
 from roadworthy.plan.values import Layout, LayoutPlan, Plan, Predicted
-from roadworthy.plan.weights import StageWeights, checkpoint_totals, split_of, stage_weights
+from roadworthy.plan.weights import StageWeights, checkpoint_totals, stage_weights
 from roadworthy.plan.workload import Demand, demand_of
 
 if TYPE_CHECKING:
     from roadworthy.catalog.gpus import Gpu
     from roadworthy.plan.timing import RooflineStepTime
-    from roadworthy.plan.weights.stage import StateDtype
     from roadworthy.spec.model import ModelSpec
     from roadworthy.spec.values import Deployment
 
@@ -52,6 +59,7 @@ class _Case:
     fixed: Fixed
     demand: Demand
     max_model_len_tokens: int
+    startup: StartupCase
 
 
 def make_plan(deployment: Deployment, model: ModelSpec, gpu: Gpu) -> Plan:
@@ -75,6 +83,7 @@ def make_plan(deployment: Deployment, model: ModelSpec, gpu: Gpu) -> Plan:
         fixed=fixed,
         demand=demand,
         max_model_len_tokens=context_tokens(fixed, demand, model),
+        startup=StartupCase.of(deployment, model, gpu),
     )
     layouts = [_judge(case, layout) for layout in _layouts(case)]
     totals = checkpoint_totals(model)
@@ -94,11 +103,27 @@ def _layouts(case: _Case) -> Sequence[Layout]:
 
 
 def _judge(case: _Case, layout: Layout) -> LayoutPlan:
+    """Built at all, then memory and speed, then what start-up would still stumble over."""
     reasons = why_not_built(case.model, layout, case.deployment.cluster, case.gpu, case.pins)
+    reasons += refusals(case.startup, layout)
     if reasons:
         return _refused(layout, reasons)
+    judged = _measured(case, layout)
+    scratch = None
+    if not case.fixed.scratch_capped:
+        scratch = growing_scratch(
+            case.startup, layout, block_tokens=judged.cache.block_tokens,
+            max_model_len_tokens=case.max_model_len_tokens, max_num_seqs=case.fixed.max_num_seqs,
+        )  # fmt: skip
+    against = budget_refusals(case.startup, judged) + scratch_refusals(case.startup, judged, scratch)
+    if against:
+        judged = replace(judged, feasible=False, reasons=(*against, *judged.reasons))
+    return replace(judged, warnings=warnings(case.startup, judged, scratch))
+
+
+def _measured(case: _Case, layout: Layout) -> LayoutPlan:
     cache = cache_layout(case.model, tp=layout.tp, stage_layers=layout.stage_layers, options=case.fixed.cache)
-    weights = _weights(case.model, layout, case.fixed.cache.state_dtype)
+    weights = _weights(case, layout)
     step = step_time_of(
         case.model, layout, case.deployment.cluster, case.gpu, cache=case.fixed.cache,
         context_tokens=case.demand.context_mean,
@@ -183,10 +208,12 @@ def _pool(case: _Case, layout: Layout, cache: CacheLayout, knobs: Knobs, weights
     )  # fmt: skip
 
 
-def _weights(model: ModelSpec, layout: Layout, state_dtype: StateDtype) -> tuple[StageWeights, ...]:
-    split, start, stages = split_of(tp=layout.tp, pp=layout.pp, dp=layout.dp, ep=layout.ep), 0, []
+def _weights(case: _Case, layout: Layout) -> tuple[StageWeights, ...]:
+    split, start, stages = case.startup.split(layout), 0, []
     for count in layout.stage_layers:
-        stages.append(stage_weights(model, split=split, layers=range(start, start + count), state_dtype=state_dtype))
+        layers = range(start, start + count)
+        loaded = stage_weights(case.model, split=split, layers=layers, state_dtype=case.fixed.cache.state_dtype)
+        stages.append(case.startup.beside(loaded, split=split, layers=layers))
         start += count
     return tuple(stages)
 
@@ -277,7 +304,10 @@ def what_would_fit(plan: Plan, gpu: Gpu, gpus: int) -> str:
     needed = -(-plan.weights_bytes_total // int(usable)) if usable > 0 else 0
     advice = f"split perfectly they need at least {needed} x {gpu.id} before any KV cache"
     if needed <= gpus:
-        short = format_gib(min(judged.short_by_bytes for judged in plan.layouts if judged.ranks))
+        nearest = min((judged for judged in plan.layouts if judged.ranks), key=lambda judged: judged.short_by_bytes)
+        if not nearest.reasons[0].startswith("rank"):
+            return f"The nearest, {nearest.layout.label}: {nearest.reasons[0]}"
+        short = format_gib(nearest.short_by_bytes)
         advice = f"the nearest split is short by {short} on its tightest rank: parts are copied and stages are uneven"
     return (
         f"Weights of {plan.weights_bytes_total:,} bytes ({format_bytes(plan.weights_bytes_total)}) against "

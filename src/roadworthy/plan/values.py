@@ -116,6 +116,19 @@ class Predicted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StartupWarning:
+    """Something that start-up or the first hours would bring to light, and the setting that mends it.
+
+    ``code`` is stable and low in number; ``size_bytes`` is what it costs a rank, 0 where it is not about memory.
+    """
+
+    code: str
+    message: str
+    mend: str = ""
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutPlan:
     """One layout judged.
 
@@ -139,6 +152,7 @@ class LayoutPlan:
     settings: Mapping[str, Setting]
     predicted: Predicted | None
     step_time: RooflineStepTime | None
+    warnings: tuple[StartupWarning, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,11 +56,13 @@ class Split:
         sequence_parallel: the MoE runs on sequence shards, so that shared experts are copied on every TP rank.
             vLLM does this with expert parallelism on, pp 1, tp > 1 and dp > 1
             (`vllm/config/parallel.py` use_sequence_parallel_moe).
+        redundant_experts: expert slots beside the model's own, over all expert ranks (EPLB).
     """
 
     tp: int = 1
     expert_ranks: int = 1
     sequence_parallel: bool = False
+    redundant_experts: int = 0
 
     @property
     def shared_tp(self) -> int:
@@ -68,11 +70,12 @@ class Split:
         return 1 if self.sequence_parallel else self.tp
 
 
-def split_of(*, tp: int, pp: int, dp: int, ep: int) -> Split:
+def split_of(*, tp: int, pp: int, dp: int, ep: int, redundant_experts: int = 0) -> Split:
     """The split that a layout's degrees mean. ``ep`` is 1 (off) or tp * dp."""
     expert_parallel = ep > 1
     return Split(
         tp=tp,
         expert_ranks=ep,
         sequence_parallel=expert_parallel and pp == 1 and tp > 1 and dp > 1,
+        redundant_experts=redundant_experts if expert_parallel else 0,
     )

@@ -46,8 +46,8 @@ def router_bytes(model: ModelSpec, mlp: MoeMlp) -> int:
 
 
 def local_experts(mlp: MoeMlp, split: Split) -> int:
-    """Whole experts on one rank."""
-    return mlp.experts // split.expert_ranks
+    """Whole experts on one rank, redundant ones included."""
+    return (mlp.experts + split.redundant_experts) // split.expert_ranks
 
 
 def expert_columns(model: ModelSpec, mlp: MoeMlp, split: Split) -> int:
@@ -62,13 +62,17 @@ def expert_columns(model: ModelSpec, mlp: MoeMlp, split: Split) -> int:
     return columns
 
 
-def routed_expert_bytes(model: ModelSpec, mlp: MoeMlp, split: Split) -> int:
-    """All routed experts of one layer on one rank."""
+def expert_bytes(model: ModelSpec, mlp: MoeMlp, split: Split) -> int:
+    """One routed expert of one layer on one rank that holds it, or its share of the expert without EP."""
     width = mlp.latent_width or model.hidden_size
     columns = expert_columns(model, mlp, split)
     gate_and_up = 2 * matrix_bytes(columns, width, model.expert_format)
-    down = matrix_bytes(width, columns, model.expert_format)
-    return local_experts(mlp, split) * (gate_and_up + down)
+    return gate_and_up + matrix_bytes(width, columns, model.expert_format)
+
+
+def routed_expert_bytes(model: ModelSpec, mlp: MoeMlp, split: Split) -> int:
+    """All routed experts of one layer on one rank."""
+    return local_experts(mlp, split) * expert_bytes(model, mlp, split)
 
 
 def _shared_experts(model: ModelSpec, mlp: MoeMlp, split: Split) -> int:

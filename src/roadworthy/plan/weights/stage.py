@@ -123,7 +123,7 @@ def _buffers(
             case GqaAttention():
                 buffers["attention"] += 16 * count
         if isinstance(layer.mlp, MoeMlp) and split.expert_ranks > 1:
-            buffers["expert_map"] += 4 * layer.mlp.experts * count
+            buffers["expert_map"] += 4 * (layer.mlp.experts + split.redundant_experts) * count
     return buffers
 
 

@@ -1,0 +1,219 @@
+"""What comes up and is still worth knowing before it does: numbers, and the setting that mends it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from roadworthy.core.units import GIB, format_gib
+from roadworthy.plan.eplb import slot_bytes
+from roadworthy.plan.layouts import routed_experts
+from roadworthy.plan.overhead import capture_sizes
+from roadworthy.plan.startup import FP8_CAPABILITY, scratch_words, stored_method
+from roadworthy.plan.timing import StepLoad
+from roadworthy.plan.values import StartupWarning
+from roadworthy.plan.weights import Split
+from roadworthy.plan.weights.mlp import expert_bytes, local_experts
+from roadworthy.spec.model import MoeMlp
+
+if TYPE_CHECKING:
+    from roadworthy.plan.startup import Scratch, StartupCase
+    from roadworthy.plan.values import Layout, LayoutPlan
+
+DEEPEP_BACKENDS = ("deepep_low_latency", "deepep_high_throughput", "deepep_v2")
+RETIRED_BACKENDS = ("naive", "pplx")
+TIGHT_OUTSIDE_BYTES = GIB
+"""Kernel workspaces outside the pool have been seen at 1.6 GiB; less than this beside the budget is worth a word."""
+
+
+def warnings(case: StartupCase, judged: LayoutPlan, scratch: Scratch | None) -> tuple[StartupWarning, ...]:
+    """What would come up, and is still worth knowing before it does."""
+    rules: Sequence[Iterator[StartupWarning]] = (
+        _warn_scratch(case, judged, scratch), _warn_padding(case, judged), _warn_eplb(case, judged),
+        _warn_lora(case, judged), _warn_graphs(case, judged), _warn_outside(case, judged), _warn_hosts(case, judged),
+        _warn_formats(case), _warn_backend(case),
+    )  # fmt: skip
+    return tuple(warning for rule in rules for warning in rule)
+
+
+def _warn_scratch(case: StartupCase, judged: LayoutPlan, scratch: Scratch | None) -> Iterator[StartupWarning]:
+    if scratch is None:
+        return
+    chosen = judged.settings["max_num_seqs"].value
+    kept = case.settings.get("max_num_seqs") is not None
+    yield StartupWarning(
+        code="mla_workspace",
+        message=scratch_words(case, scratch) if kept else "left to its default, " + scratch_words(case, scratch),
+        mend=f"max_num_seqs: {scratch.mending_sequences}" if kept else f"max_num_seqs: {chosen}, as planned",
+        size_bytes=scratch.size_bytes,
+    )
+
+
+def _stages(layout: Layout) -> Iterator[range]:
+    start = 0
+    for count in layout.stage_layers:
+        yield range(start, start + count)
+        start += count
+
+
+def _warn_padding(case: StartupCase, judged: LayoutPlan) -> Iterator[StartupWarning]:
+    moe, layout, model = routed_experts(case.model), judged.layout, case.model
+    if moe is None or layout.ep > 1 or layout.tp == 1:
+        return
+    split = case.split(layout)
+    whole = expert_bytes(model, moe, Split())
+    padding = local_experts(moe, split) * (expert_bytes(model, moe, split) - whole // layout.tp)
+    count = max(sum(isinstance(model.layers[index].mlp, MoeMlp) for index in stage) for stage in _stages(layout))
+    share = expert_bytes(model, moe, split) * layout.tp / whole
+    if share > 1.05:
+        yield StartupWarning(
+            code="expert_padding",
+            message=f"without expert parallelism TP{layout.tp} pads each expert's {moe.intermediate // layout.tp} "
+            f"columns: {share:.2f} times the expert memory, {format_gib(padding * count)} more on a rank",
+            mend="enable_expert_parallel: true",
+            size_bytes=padding * count,
+        )
+
+
+def _warn_eplb(case: StartupCase, judged: LayoutPlan) -> Iterator[StartupWarning]:
+    if case.eplb is None:
+        return
+    if not case.balances:
+        yield StartupWarning(
+            code="eplb_ignored",
+            message=f"enable_eplb is accepted and does nothing: {case.model.architecture} registers no experts with it",
+            mend="leave enable_eplb and eplb_config out",
+        )
+        return
+    split, stages = case.split(judged.layout), list(_stages(judged.layout))
+    slot = max(slot_bytes(case.model, split=split, layers=stage) for stage in stages)
+    state = max(case.eplb.state_bytes(case.model, split=split, layers=stage) for stage in stages)
+    slots = case.eplb.redundant // max(1, judged.layout.ep)
+    yield StartupWarning(
+        code="eplb_memory",
+        message=f"EPLB takes {format_gib(slots * slot + state)} of a rank: {slots} more expert slots of "
+        f"{format_gib(slot)} each, {format_gib(state)} of window, maps and transfer buffer",
+        mend="num_redundant_experts: 0 keeps the balancing without more slots",
+        size_bytes=slots * slot + state,
+    )
+
+
+def _warn_lora(case: StartupCase, judged: LayoutPlan) -> Iterator[StartupWarning]:
+    if case.lora is None:
+        return
+    split = case.split(judged.layout)
+    sizes = [case.lora.bytes_on_rank(case.model, split=split, layers=stage) for stage in _stages(judged.layout)]
+    known = [size for size in sizes if size is not None]
+    per = f"{case.lora.max_loras} slots of rank {case.lora.max_lora_rank}"
+    if len(known) < len(sizes):
+        yield StartupWarning(
+            code="lora_slots",
+            message=f"{per} are allocated at start-up; their size beside this attention is not modelled",
+        )
+        return
+    yield StartupWarning(
+        code="lora_slots",
+        message=f"{per} take {format_gib(max(known))} of a rank from the start, whether adapters are loaded or not; "
+        "graphs are captured with and without adapters",
+        mend="max_loras and max_lora_rank as small as the adapters allow",
+        size_bytes=max(known),
+    )
+
+
+def _warn_graphs(case: StartupCase, judged: LayoutPlan) -> Iterator[StartupWarning]:
+    fixed = case.settings.get("max_num_seqs")
+    if not isinstance(fixed, int) or not judged.ranks or case.settings.get("max_cudagraph_capture_size") is not None:
+        return
+    tightest = next(rank for rank in judged.ranks if rank.rank == judged.tightest_rank)
+    if tightest.cudagraph_bytes * 8 <= tightest.kv_pool_bytes:
+        return
+    sizes, fewer = capture_sizes(fixed), capture_sizes(32)
+    if len(sizes) <= len(fewer):
+        return
+    saved = tightest.cudagraph_bytes * (len(sizes) - len(fewer)) // len(sizes)
+    yield StartupWarning(
+        code="cuda_graphs",
+        message=f"max_num_seqs {fixed} captures {len(sizes)} graph sizes, {format_gib(tightest.cudagraph_bytes)} "
+        f"beside a pool of {format_gib(tightest.kv_pool_bytes)}",
+        mend=f"max_cudagraph_capture_size: 64 captures {len(fewer)} and frees {format_gib(saved)}; larger batches then "
+        "run without graphs",
+        size_bytes=tightest.cudagraph_bytes,
+    )
+
+
+def _warn_outside(case: StartupCase, judged: LayoutPlan) -> Iterator[StartupWarning]:
+    if case.gpu.id == "cpu" or not judged.ranks or case.settings.get("gpu_memory_utilization") is None:
+        return
+    free = min(rank.free_bytes for rank in judged.ranks)
+    if 0 <= free < TIGHT_OUTSIDE_BYTES:
+        yield StartupWarning(
+            code="tight_outside",
+            message=f"{format_gib(free)} stay free beside budget, CUDA context and NCCL; kernel workspaces that "
+            "start-up does not see (1.6 GiB reported for some MXFP4 kernels) come out of it",
+            mend="a lower gpu_memory_utilization",
+            size_bytes=free,
+        )
+
+
+def _warn_hosts(case: StartupCase, judged: LayoutPlan) -> Iterator[StartupWarning]:
+    layout, step, forecast = judged.layout, judged.step_time, judged.predicted
+    if layout.tp <= case.gpus_per_node or step is None or forecast is None:
+        return
+    running = max(1, round(forecast.concurrency / layout.dp / layout.pp))
+    load = StepLoad(decode_sequences=running)
+    comm_s = step.step_s(load) - replace(step, comm_latency_s=0.0, comm_bytes_per_token=0.0).step_s(load)
+    yield StartupWarning(
+        code="tp_across_hosts",
+        message=f"TP{layout.tp} spans {layout.tp // case.gpus_per_node} hosts: the all-reduces of every layer cross "
+        f"the NICs, {comm_s * 1e3:.1f} ms of each decode step at {running} requests",
+        mend=f"tensor_parallel_size: {case.gpus_per_node} with pipeline stages, or independent replicas",
+    )
+
+
+def _warn_formats(case: StartupCase) -> Iterator[StartupWarning]:
+    asked, stored, gpu = case.settings.get("quantization"), stored_method(case.model), case.gpu
+    if gpu.id == "cpu":
+        return
+    if isinstance(asked, str) and asked != stored:
+        if case.model.family == "deepseek_v4":
+            yield StartupWarning(
+                code="quantization_ignored",
+                message=f"quantization {asked} is ignored: V4 always resolves to deepseek_v4_fp8",
+                mend="leave it out",
+            )
+        else:
+            yield StartupWarning(
+                code="quantised_at_load",
+                message=f"quantization {asked} converts BF16 weights while loading; the plan counts them as stored",
+                mend="model.weights: fp8 plans the converted weights",
+            )
+    if "fp8" in case.model.linear_format and gpu.compute_capability < FP8_CAPABILITY:
+        yield StartupWarning(
+            code="weight_only", message=f"{gpu.id} has no FP8 arithmetic: FP8 weights save memory, not time"
+        )
+    kind = str(case.settings.get("kv_cache_dtype"))
+    if kind.startswith("fp8") and gpu.compute_capability < FP8_CAPABILITY:
+        yield StartupWarning(
+            code="fp8_cache",
+            message=f"an FP8 cache on {gpu.id} needs FlashInfer in the image; the Triton kernels have FP8 from SM89 on",
+            mend="kv_cache_dtype: auto",
+        )
+
+
+def _warn_backend(case: StartupCase) -> Iterator[StartupWarning]:
+    backend = case.settings.get("all2all_backend")
+    if backend in DEEPEP_BACKENDS:
+        limits = "; its defaults drop to 256 tokens and 256 sequences" if backend == "deepep_low_latency" else ""
+        yield StartupWarning(
+            code="deepep",
+            message=f"all2all_backend {backend} asserts on the package deep_ep, which no vLLM wheel brings{limits}; "
+            "its buffers are not modelled",
+            mend="prove `import deep_ep` in the image first",
+        )
+    elif backend in RETIRED_BACKENDS:
+        yield StartupWarning(
+            code="retired_backend",
+            message=f"all2all_backend {backend} falls back to allgather_reducescatter with a warning",
+            mend="leave it out",
+        )
