@@ -73,7 +73,7 @@ class JudgedRun:
         if self.planned.best().layout.pp > 1:
             notes += (
                 "vLLM does not balance the batches of a pipeline: the largest one sets the pace of all, so decoding is "
-                "slower than the plan's even split and the pipeline idles while requests wait.",
+                "slower than with even batches and the pipeline idles while requests wait.",
             )
         return notes
 
@@ -92,13 +92,16 @@ class JudgedRun:
 def command(spec: str, requests: int, seed: int, as_json: bool) -> int:
     """Run the same deployment in virtual time: hours of traffic in seconds.
 
-    The engines are twins of the best layout that the plan found, the routing is the gateway's, the load is the
+    The engines are twins of the layout that `plan` puts first, the routing is the gateway's, the load is the
     document's workload. Exit code 0: every objective met; 1: one missed, too few requests to tell, or no layout fits;
     2: wrong input.
     """
-    from roadworthy.cli.wiring import load_planned
+    from roadworthy.cli.plan_progress import PlanProgress
+    from roadworthy.cli.wiring import load_best
 
-    judged = simulate_planned(load_planned(spec), requests=requests, seed=seed)
+    with PlanProgress() as progress:
+        planned = load_best(spec, progress=progress)
+    judged = simulate_planned(planned, requests=requests, seed=seed)
     if as_json:
         from roadworthy.cli.output import print_json
 

@@ -20,6 +20,28 @@ if TYPE_CHECKING:
     from roadworthy.spec.values import Sla
 
 
+RATE_ROUNDS, PIPELINE_ROUNDS = 4, 10
+"""Iterations of Little's law, and in each of walk time and largest batch, halving the step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Walk:
+    """One walk of a batch through all stages.
+
+    Args:
+        largest_share: of the requests in flight that the largest batch holds.
+        gap_s: between two batches that come back and may take a new request, as an arrival finds it.
+        longest_gap_s: the same while prompts are computed.
+        carrier_share: of the prompts of one round that meet in one batch.
+    """
+
+    seconds: float
+    largest_share: float
+    gap_s: float
+    longest_gap_s: float
+    carrier_share: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatingPoint:
     """Steady state of one data-parallel rank with ``concurrency`` requests in flight."""
@@ -38,57 +60,119 @@ def operating_point(
     """Latencies and rate with ``concurrency`` requests in flight (Little's law as a fixed point).
 
     In the time of one walk through all stages every request gains a token and the arriving prompts are computed;
-    a new request waits for the stage's running step, then its prompt passes the stages chunk by chunk.
+    a new request waits for the next batch, then its prompt passes the stages chunk by chunk.
     """
-    stages = step.pipeline_stages
     tokens_max = float(max_num_batched_tokens)
     rate = 0.0
-    for _ in range(4):
-        tpot = _walk_s(step, demand, concurrency, rate, tokens_max)
-        ttft = _ttft_s(step, demand, concurrency, demand.prompt_mean, tpot / stages / 2, 0.0, tokens_max)
-        asked = concurrency / (ttft + max(demand.output_mean - 1, 0) * tpot)
+    for _ in range(RATE_ROUNDS):
+        walk = _walk(step, demand, concurrency, rate, tokens_max)
+        ttft = _ttft_s(step, demand, concurrency, walk, demand.prompt_mean, walk.gap_s / 2, tokens_max)
+        asked = concurrency / (ttft + max(demand.output_mean - 1, 0) * walk.seconds)
         rate = asked if rate == 0 else (rate + asked) / 2
-    tpot = _walk_s(step, demand, concurrency, rate, tokens_max)
+    walk = _walk(step, demand, concurrency, rate, tokens_max)
     busy = concurrency + 2.33 * math.sqrt(concurrency)
-    tpot_p99 = _walk_s(step, demand, busy, rate * busy / max(concurrency, 1e-9), tokens_max)
-    beside = rate * tpot / stages  # other prompts that arrive for the same step
+    worst = _walk(step, demand, busy, rate * busy / max(concurrency, 1e-9), tokens_max)
+    beside = rate * walk.seconds * walk.carrier_share  # other prompts that arrive for the same step
     crowd = (beside + 2.33 * math.sqrt(beside)) * demand.prompt_mean
     return OperatingPoint(
         concurrency=concurrency,
         rate_per_s=rate,
-        ttft_p50_s=_ttft_s(step, demand, concurrency, demand.prompt_p50, tpot / stages / 2, 0.0, tokens_max),
-        ttft_p99_s=_ttft_s(step, demand, busy, demand.prompt_p99, tpot_p99 / stages, crowd, tokens_max),
-        tpot_p50_s=tpot,
-        tpot_p99_s=tpot_p99,
+        ttft_p50_s=_ttft_s(step, demand, concurrency, walk, demand.prompt_p50, walk.gap_s / 2, tokens_max),
+        ttft_p99_s=_ttft_s(step, demand, busy, worst, demand.prompt_p99 + crowd, worst.longest_gap_s, tokens_max),
+        tpot_p50_s=walk.seconds,
+        tpot_p99_s=worst.seconds,
     )
 
 
-def _walk_s(step: RooflineStepTime, demand: Demand, concurrency: float, rate: float, tokens_max: float) -> float:
-    """Mean seconds of one walk in steady state, steps with and without a piece of a prompt taken together.
+def _walk(step: RooflineStepTime, demand: Demand, concurrency: float, rate: float, tokens_max: float) -> _Walk:
+    """The mean walk in steady state, steps with and without a piece of a prompt taken together.
 
     Mixing comes after the step times, not before: a batch that meets one prompt reads nearly all experts, so a mean
     batch would read too many.
     """
-    stages = step.pipeline_stages
+    if step.pipeline_stages > 1:
+        return _pipeline_walk(step, demand, concurrency, rate, tokens_max)
     pieces = max(1, math.ceil(demand.prompt_mean / tokens_max))
     piece = demand.prompt_mean / pieces
-    decode = StepLoad(
-        decode_sequences=max(1, round(concurrency / stages)),
-        decode_context_tokens=round(concurrency / stages * demand.context_mean),
-    )
+    decode = _decoding(demand, concurrency)
     alone = step.step_s(decode)
     beside = step.step_s(_with_prompt(decode, piece, demand.prompt_mean / 2))
-    # share of steps with a piece: share = arrivals in the time of a step = rate * pieces * walk / stages
-    arrivals = rate * pieces / stages
+    # share of steps with a piece: share = arrivals in the time of a step = rate * pieces * walk
+    arrivals = rate * pieces
     slope = arrivals * (beside - alone)
     walk = alone / (1 - slope) if slope < 1 else math.inf
-    if arrivals * walk <= 1:
-        return walk
-    walk = beside
-    for _ in range(3):  # several pieces in each step
-        together = min(arrivals * walk, tokens_max / piece) * piece
-        walk = step.step_s(_with_prompt(decode, together, demand.prompt_mean / 2))
-    return walk
+    if arrivals * walk > 1:
+        walk = beside
+        for _ in range(3):  # several pieces in each step
+            together = min(arrivals * walk, tokens_max / piece) * piece
+            walk = step.step_s(_with_prompt(decode, together, demand.prompt_mean / 2))
+    return _Walk(
+        seconds=walk,
+        largest_share=1.0,
+        gap_s=walk,
+        longest_gap_s=walk,
+        carrier_share=1.0,
+    )
+
+
+def _pipeline_walk(step: RooflineStepTime, demand: Demand, concurrency: float, rate: float, tokens_max: float) -> _Walk:
+    """The mean walk where as many batches as stages follow each other, first in, first out (docs/concepts/twin.md).
+
+    Batches cannot overtake, so the slowest of those under way sets the pace of all. A round lasts ``plain``, the step
+    of the largest batch, or ``slow``, the same with a piece of a prompt, if any batch carries one; whether one does
+    depends on how long the round before lasted: ``chance = first / (1 - again + first)``, where ``first`` and
+    ``again`` are the chances of an arrival in a plain and in a slow round. ``walk = chance * slow + (1 - chance) *
+    plain``.
+
+    The engine does not balance batches: a request joins the batch that comes back next, so a batch's share of the
+    arrivals is its share of the round. The others come back right behind each other, each after its own step in the
+    last stage; what is left of the round is the slowest one's, ``1 - (stages - 1) / stages * other / slowest``. Hence
+    a batch that carries a prompt gets the next one too (``keep``), and the largest batch grows (``share``), by this or
+    by chance: arrivals in such runs are as uneven as independent ones that are fewer.
+    """
+    stages = step.pipeline_stages
+    pieces = max(1, math.ceil(demand.prompt_mean / tokens_max))
+    piece, rate = demand.prompt_mean / pieces, rate * pieces
+    even = 1 / min(stages, max(1.0, concurrency))
+    walk = slow = step.step_s(_decoding(demand, concurrency * even))
+    share, keep, chance, busy = even, even, 0.0, 0.0
+    for _ in range(PIPELINE_ROUNDS):
+        large = _decoding(demand, concurrency * share)
+        small = _decoding(demand, concurrency * (1 - share) / (stages - 1))
+        plain, other = step.step_s(large), step.step_s(small)
+        together = min(max(1.0, keep * rate * walk / chance if chance else 1.0) * piece, tokens_max)
+        slow = (slow + step.step_s(_with_prompt(large, together, demand.prompt_mean / 2))) / 2
+        first, again = 1 - math.exp(-rate * plain), 1 - math.exp(-rate * slow)
+        chance = first / (1 - again + first)
+        walk = chance * slow + (1 - chance) * plain
+        busy = chance * slow / walk
+        also = 1 - math.exp(-rate * slow * (1 - keep) / (stages - 1))
+        beside = other + also * (step.step_s(_with_prompt(small, piece, demand.prompt_mean / 2)) - other)
+        keep = (keep + _rest_of_round(stages, beside, slow)) / 2
+        # the largest batch's part of a plain round, of a slow one that it sets itself, and of one that another sets
+        apart = plain / (stages * slow)
+        grown = ((1 - busy) * _rest_of_round(stages, other, plain) + busy * apart) / (1 - busy * (keep - apart))
+        runs = max(1.0, concurrency * (1 - busy * keep))
+        spread = 1 / stages + math.sqrt(2 * math.log(stages) / (stages * runs))
+        share = (share + min(1.0, max(even, grown, spread))) / 2
+    gap = busy * keep * slow + (1 - busy) * share * plain
+    return _Walk(
+        seconds=walk,
+        largest_share=share,
+        gap_s=gap,
+        longest_gap_s=keep * slow,
+        carrier_share=keep,
+    )
+
+
+def _rest_of_round(stages: int, other_s: float, slowest_s: float) -> float:
+    return 1 - (stages - 1) / stages * min(1.0, other_s / slowest_s)
+
+
+def _decoding(demand: Demand, sequences: float) -> StepLoad:
+    return StepLoad(
+        decode_sequences=max(1, round(sequences)), decode_context_tokens=round(sequences * demand.context_mean)
+    )
 
 
 def _with_prompt(decode: StepLoad, tokens: float, context: float) -> StepLoad:
@@ -101,21 +185,21 @@ def _with_prompt(decode: StepLoad, tokens: float, context: float) -> StepLoad:
 
 
 def _ttft_s(
-    step: RooflineStepTime, demand: Demand, concurrency: float, prompt: float, wait_s: float, crowd: float,
+    step: RooflineStepTime, demand: Demand, concurrency: float, walk: _Walk, prompt: float, wait_s: float,
     tokens_max: float,
 ) -> float:  # fmt: skip
+    """Waiting for a batch to join, then the walks of the prompt's chunks, each after the one before."""
     total, done = wait_s + REQUEST_OVERHEAD_S, 0.0
-    prompt += crowd
+    sequences = concurrency * walk.largest_share
     while done < prompt:
         chunk = min(tokens_max, prompt - done)
         load = StepLoad(
             prefill_tokens=max(1, round(chunk)),
             prefill_context_tokens=round(chunk * (done + chunk / 2)),
-            decode_sequences=round(concurrency / step.pipeline_stages),
-            decode_context_tokens=round(concurrency / step.pipeline_stages * demand.context_mean),
+            decode_sequences=round(sequences),
+            decode_context_tokens=round(sequences * demand.context_mean),
         )
-        # chunks of one prompt follow each other through the pipeline: the walk once, then one stage each
-        total += step.step_s(load) if done == 0 else step.step_s(load) / step.pipeline_stages
+        total += step.step_s(load)
         done += chunk
     return total
 

@@ -136,7 +136,7 @@ def _measured(case: _Case, layout: Layout) -> LayoutPlan:
     holds = _holds(case, cache, pool)
     forecast = _forecast(case, layout, step, knobs, min(holds, limit))
     if case.fixed.max_num_seqs is None:
-        knobs = replace(knobs, max_num_seqs=sequences(forecast.concurrency / layout.dp, holds))
+        knobs = replace(knobs, max_num_seqs=sequences(forecast.concurrency / layout.dp, holds, stages=layout.pp))
         pool = _pool(case, layout, cache, knobs, weights)
         before, holds = holds, _holds(case, cache, pool)
         if min(before, limit) != min(holds, limit):

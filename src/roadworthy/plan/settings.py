@@ -27,6 +27,8 @@ WINDOW_BATCHED_TOKENS = (4096, 2048, 1024)
 """Where start-up charges each request the tokens in flight (DeepSeek-V4), a larger budget admits fewer requests."""
 CPU_POOL_BYTES, CPU_BATCHED_TOKENS = GIB, 2048
 SEQUENCES_DEFAULT, SEQUENCES_MAX = 256, 1024
+ROOM_RATIO, PIPELINE_ROOM_RATIO = 1.5, 2.0
+"""``max_num_seqs`` against the mean in flight. A twin of TP8 PP4 with 1.3 of room builds up a queue, with 2 none."""
 CONTEXT_STEP_TOKENS, CONTEXT_MIN_TOKENS = 1024, 4096
 FIXED = "fixed in the document: engine.settings"
 
@@ -236,11 +238,17 @@ def choices(fixed: Fixed, model: ModelSpec, gpu: Gpu, *, max_model_len_tokens: i
     )
 
 
-def sequences(concurrency: float, holds: int) -> int:
-    """``max_num_seqs`` for a mean of ``concurrency`` in flight: three deviations above it, at most what fits."""
-    wanted = concurrency + 3 * math.sqrt(concurrency)
-    rounded = 8 * math.ceil(wanted / 8)
-    return max(1, min(max(rounded, 8), holds, SEQUENCES_MAX))
+def sequences(concurrency: float, holds: int, *, stages: int = 1) -> int:
+    """``max_num_seqs`` for a mean of ``concurrency`` in flight: room for arrivals that come together.
+
+    At least :data:`ROOM_RATIO` of the mean, with a pipeline :data:`PIPELINE_ROOM_RATIO` (its uneven batches slow
+    decoding, which holds more requests in flight, which makes them more uneven), and three deviations; rounded up to a
+    size that CUDA graphs are captured for, at most what the pool ``holds``.
+    """
+    room = ROOM_RATIO if stages == 1 else PIPELINE_ROOM_RATIO
+    wanted = max(room * concurrency, concurrency + 3 * math.sqrt(concurrency))
+    size = 8 if wanted <= 256 else 16
+    return max(1, min(max(size * math.ceil(wanted / size), 8), holds, SEQUENCES_MAX))
 
 
 def settings_of(
@@ -253,10 +261,7 @@ def settings_of(
         "max_model_len": Setting(value=knobs.max_model_len_tokens, why=_context_why(knobs, model)),
         "max_num_seqs": Setting(
             value=knobs.max_num_seqs,
-            why=FIXED
-            if fixed.max_num_seqs is not None
-            else f"about {concurrency:.0f} requests in flight by Little's law, with three deviations of room; the pool "
-            f"holds {holds:,} of the workload's mean length; each also costs logits and graph memory",
+            why=FIXED if fixed.max_num_seqs is not None else _sequences_why(layout, concurrency, holds),
         ),
         "max_num_batched_tokens": Setting(
             value=knobs.max_num_batched_tokens,
@@ -286,6 +291,16 @@ def settings_of(
         settings["enforce_eager"] = Setting(value=True, why=FIXED)
     settings.update({name: Setting(value=value, why=FIXED) for name, value in (fixed.others or {}).items()})
     return settings
+
+
+def _sequences_why(layout: Layout, concurrency: float, holds: int) -> str:
+    room = "half as many again"
+    if layout.pp > 1:
+        room = "twice as many, because the batches of a pipeline grow apart and a limit that binds becomes a queue"
+    return (
+        f"about {concurrency:.0f} requests in flight by Little's law; room for {room}, up to a captured graph size; "
+        f"the pool holds {holds:,} of the workload's mean length; each also costs logits and graph memory"
+    )
 
 
 def _utilisation(knobs: Knobs, gpu: Gpu) -> Setting:
