@@ -34,14 +34,14 @@ class BreakerPolicy:
 class Breaker:
     """One engine's breaker. Times are seconds of any clock that only rises; each call says what it is now."""
 
-    __slots__ = ("_failures", "_open_until_s", "_opened", "_policy", "_probe_s")
+    __slots__ = ("_failures", "_open_until_s", "_opened", "_policy", "_probe_until_s")
 
     def __init__(self, policy: BreakerPolicy) -> None:
         self._policy = policy
         self._failures = 0
         self._opened = 0
         self._open_until_s = 0.0
-        self._probe_s: float | None = None
+        self._probe_until_s: float | None = None
 
     def state(self, now_s: float) -> BreakerState:
         if not self._opened:
@@ -58,22 +58,22 @@ class Breaker:
             return True
         if now_s < self._open_until_s:
             return False
-        return self._probe_s is None or now_s - self._probe_s >= self._policy.longest_backoff_s
+        return self._probe_until_s is None or now_s >= self._probe_until_s
 
     def dispatched(self, now_s: float) -> None:
         """A request was sent; in the half-open state it is the probe."""
         if self._opened and now_s >= self._open_until_s:
-            self._probe_s = now_s
+            self._probe_until_s = now_s + self._policy.longest_backoff_s
 
     def succeeded(self) -> None:
         """The engine answered: close, and forget the past."""
         self._failures = self._opened = 0
-        self._probe_s = None
+        self._probe_until_s = None
 
     def failed(self, now_s: float) -> None:
         """Connect refused or timed out, died before an answer, or answered 5xx."""
         self._failures += 1
-        probe_failed, self._probe_s = self._probe_s is not None, None
+        probe_failed, self._probe_until_s = self._probe_until_s is not None, None
         if probe_failed or (not self._opened and self._failures >= self._policy.failures):
             backoff_s = self._policy.first_backoff_s * 2.0 ** min(self._opened, 10)
             self._open_until_s = now_s + min(backoff_s, self._policy.longest_backoff_s)
@@ -81,4 +81,4 @@ class Breaker:
 
     def abandoned(self) -> None:
         """The request ended without telling anything of the engine (its client left): let another one probe."""
-        self._probe_s = None
+        self._probe_until_s = None
