@@ -29,7 +29,7 @@ from roadworthy.cli.cost_lines import cost_section
 from roadworthy.cli.output import print_error
 from roadworthy.cli.plan_section import plan_section
 from roadworthy.cli.simulate import simulate_planned
-from roadworthy.cli.wiring import Planned, load_planned
+from roadworthy.cli.wiring import Planned, load_best
 from roadworthy.core.errors import ProbeError, RoadworthyError
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def parse() -> argparse.Namespace:
 
 
 def run(options: argparse.Namespace) -> None:
-    planned = load_planned(options.spec)
+    planned = load_best(options.spec)
     name = planned.deployment.name
     step(1, f"plan {name}")
     subprocess.run(roadworthy("plan", options.spec), check=False)
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> None:
         cost = cost_section(planned, virtual.report.output_tokens_per_s, virtual.report.total_tokens_per_s)
         print_table(cost)
         report = options.out / "report.html"
-        sections: list[Section] = [plan_section(planned.plan), live, virtual, cost]
+        sections: list[Section] = [plan_section(planned), live, virtual, cost]
         write_atomically(report, render_html(f"{name}: is it roadworthy?", sections))
         step(6, f"report in {report}")
         if options.keep:

@@ -6,12 +6,12 @@ loading anything, so that a report can be mailed around.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
 from roadworthy.bench import plots
-from roadworthy.bench.report_style import STYLE
+from roadworthy.bench.report_page import notes, page, paragraph, scroll, sentence, table
 from roadworthy.bench.sections import (
     LATENCIES,
     OF_MET,
@@ -38,26 +38,16 @@ def render_html(title: str, sections: Sequence[Section], *, subtitle: str = "", 
     """The whole page. Runs get a verdict each at the top, in the order of ``sections``."""
     runs = [section for section in sections if isinstance(section, RunSection)]
     body = [
-        f"<header><h1>{escape(title)}</h1>{_paragraph(subtitle, 'subtitle')}</header>",
         *(_banner(run, linked=len(runs) > 1) for run in runs),
         *(_section(section, index, headed=len(sections) > 1) for index, section in enumerate(sections)),
-        f"<footer>{escape(generator)}</footer>",
     ]
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/>'
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\"/>"
-        '<meta name="viewport" content="width=device-width, initial-scale=1"/>'
-        '<meta name="color-scheme" content="light dark"/>'
-        f"<title>{escape(title)}</title><style>{STYLE}</style></head>\n<body><main>\n"
-        + "\n".join(body)
-        + "\n</main></body></html>\n"
-    )
+    return page(title, body, subtitle=subtitle, generator=generator)
 
 
 def _section(section: Section, index: int, *, headed: bool) -> str:
     if isinstance(section, TableSection):
-        table = _table(section.columns, section.rows)
-        return f"<section><h2>{escape(section.title)}</h2>{table}{_paragraph(section.note, 'note')}</section>"
+        rows = table(section.columns, section.rows)
+        return f"<section><h2>{escape(section.title)}</h2>{rows}{paragraph(section.note, 'note')}</section>"
     return _run(section, headed=headed or index > 0)
 
 
@@ -67,20 +57,20 @@ def _banner(run: RunSection, *, linked: bool) -> str:
     return (
         f'<div class="banner {verdict}"><span class="sign">{_SIGNS[verdict]}</span><div>'
         f"<strong>{_WORDS[verdict]}</strong>{title}{_badge(run)}"
-        f"<p>{escape(_sentence(run.report.reason))}</p></div></div>"
+        f"<p>{escape(sentence(run.report.reason))}</p></div></div>"
     )
 
 
 def _run(run: RunSection, *, headed: bool) -> str:
     report = run.report
-    notes = (*run.notes, *sample_notes(report))
+    remarks = (*run.notes, *sample_notes(report))
     heading = f"<h2>{escape(run.title)}{_badge(run)}</h2>" if headed else ""
     return (
         f"<section>{heading}"
         f"{_tiles(report)}"
         f"<h3>Objectives</h3>{_objectives(report.objectives)}"
         f"<h3>Latency</h3>{_latencies(report)}"
-        f"{_notes(notes)}"
+        f"{notes(remarks)}"
         f"{_plots(run)}"
         f"{_tenants(report)}{_errors(report)}"
         f"<details><summary>Gates passed on the way to the verdict</summary>{_gates(report)}</details>"
@@ -133,7 +123,7 @@ def _latencies(report: SlaReport) -> str:
     )
     names = "".join(f'<td class="number">{name}</td>' for name in ("mean", "P50", "P90", "P95", "P99"))
     head = f"<tr><td></td>{names}<td></td></tr>"
-    return _scroll(f"<table><thead>{head}</thead><tbody>{rows}</tbody></table>")
+    return scroll(f"<table><thead>{head}</thead><tbody>{rows}</tbody></table>")
 
 
 def _cells(summary: LatencySummary) -> str:
@@ -193,18 +183,18 @@ def _tenants(report: SlaReport) -> str:
         for tenant in report.tenants
     ]
     columns = ("tenant", "requests", "failed", "tokens", "SLA misses", "TTFT P50", "TTFT P95")
-    return f"<h3>Tenants</h3>{_table(columns, rows)}"
+    return f"<h3>Tenants</h3>{table(columns, rows)}"
 
 
 def _errors(report: SlaReport) -> str:
     if not report.errors:
         return ""
     rows = [(format_count(count), error) for error, count in report.errors[:12]]
-    return f"<h3>Failures</h3>{_table(('requests', 'error'), rows)}"
+    return f"<h3>Failures</h3>{table(('requests', 'error'), rows)}"
 
 
 def _gates(report: SlaReport) -> str:
-    return _table(
+    return table(
         ("gate", "passed", "why"), [(gate.name, _PASSED[gate.passed], gate.why) for gate in report.gates]
     )  # fmt: skip
 
@@ -217,39 +207,3 @@ def _facts(facts: Sequence[tuple[str, str]]) -> str:
         return ""
     items = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts)
     return f"<h3>The run</h3><dl>{items}</dl>"
-
-
-def _notes(notes: Iterable[str]) -> str:
-    items = "".join(f"<li>{escape(note)}</li>" for note in notes)
-    return f'<ul class="notes">{items}</ul>' if items else ""
-
-
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A plain table; a column whose every cell starts like a number is aligned as one."""
-    rows = [tuple(row) for row in rows]
-    width = max([len(columns), *(len(row) for row in rows)], default=0)
-    numeric = [bool(rows) and all(_is_number(row[at]) for row in rows if at < len(row)) for at in range(width)]
-    head = "".join(_cell("th", name, numeric[at]) for at, name in enumerate(columns))
-    body = "".join(f"<tr>{''.join(_cell('td', cell, numeric[at]) for at, cell in enumerate(row))}</tr>" for row in rows)
-    return _scroll(f"<table>{f'<thead><tr>{head}</tr></thead>' if head else ''}<tbody>{body}</tbody></table>")
-
-
-def _is_number(text: str) -> bool:
-    return text in ("", "–") or (text.lstrip("-+~≈<>")[:1].isdigit() and len(text) < 20)
-
-
-def _cell(tag: str, text: str, numeric: bool) -> str:
-    kind = ' class="number"' if numeric else ""
-    return f"<{tag}{kind}>{escape(text)}</{tag}>"
-
-
-def _scroll(table: str) -> str:
-    return f'<div class="scroll">{table}</div>'
-
-
-def _paragraph(text: str, kind: str) -> str:
-    return f'<p class="{kind}">{escape(text)}</p>' if text else ""
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -18,31 +19,67 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("spec", metavar="SPEC")
 @click.option("--layout", metavar="TEXT", help="Judge this layout alone, such as 'TP8 PP4' or '2 x TP8 PP2'.")
-@click.option("--all", "show_all", is_flag=True, help="Show every layout, not only the best and the nearest losers.")
+@click.option(
+    "--queueing/--no-queueing",
+    default=True,
+    show_default=True,
+    help="Simulate the best three layouts at the asked rate and rank them by that, or keep to the analytic order.",
+)
+@click.option("--all", "show_all", is_flag=True, help="Show every layout, and latency against throughput.")
+@click.option("--compare", metavar="SPEC_B", help="Plan a second document too, and show the two side by side.")
+@click.option("--html", type=click.Path(path_type=Path), help="Also write a report, one file that opens offline.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def command(spec: str, layout: str | None, show_all: bool, as_json: bool) -> int:
+def command(
+    spec: str, layout: str | None, queueing: bool, show_all: bool, compare: str | None, html: Path | None, as_json: bool
+) -> int:
     """Say whether it fits, how to split it, and how many tokens and users it holds.
 
     SPEC is a deployment document (- reads standard input). Exit code 0: some layout fits, or may; 1: none does.
     """
-    from roadworthy.cli.wiring import load_planned
+    if html is not None:
+        from roadworthy.adapters.report_files import require_writable
 
-    planned = load_planned(spec)
-    if layout is not None:
-        planned = replace(planned, plan=only(planned.plan, layout))
-    needed = ""
-    if planned.plan.best is None:
-        from roadworthy.plan.search import what_would_fit
-
-        needed = what_would_fit(planned.plan, planned.gpu, planned.deployment.cluster.gpus)
+        require_writable(html)
+    if compare is not None:
+        _refuse_with_compare(spec, compare, layout, show_all)
+        return _compare(spec, compare, queueing=queueing, html=html, as_json=as_json)
+    planned = _planned(spec, layout, queueing=queueing)
+    needed = needed_words(planned)
     if as_json:
         from roadworthy.cli.output import print_json
         from roadworthy.cli.plan_json import plan_json
 
-        print_json(plan_json(planned.plan, needed=needed))
+        print_json(plan_json(planned.plan, needed=needed, queueing=planned.queueing))
     else:
         _print(planned, needed, show_all)
+    if html is not None:
+        from roadworthy.cli.plan_html import plan_page
+
+        _write(html, plan_page(planned, needed=needed))
     return EXIT_FINE if planned.plan.best is not None else EXIT_FINDINGS
+
+
+def _planned(spec: str, layout: str | None, *, queueing: bool) -> Planned:
+    from roadworthy.cli.wiring import load_planned, with_queueing
+
+    planned = load_planned(spec)
+    if layout is not None:
+        planned = replace(planned, plan=only(planned.plan, layout))
+    if not queueing:
+        return planned
+    from roadworthy.cli.plan_progress import PlanProgress
+
+    with PlanProgress() as progress:
+        return with_queueing(planned, progress=progress)
+
+
+def needed_words(planned: Planned) -> str:
+    """What would be needed where nothing fits; empty where something does."""
+    if planned.plan.best is not None:
+        return ""
+    from roadworthy.plan.search import what_would_fit
+
+    return what_would_fit(planned.plan, planned.gpu, planned.deployment.cluster.gpus)
 
 
 def _print(planned: Planned, needed: str, show_all: bool) -> None:
@@ -50,8 +87,44 @@ def _print(planned: Planned, needed: str, show_all: bool) -> None:
     from roadworthy.cli.plan_report import report
 
     screen = console()
-    for part in report(planned.deployment, planned.gpu, planned.plan, needed=needed, show_all=show_all):
+    for part in report(planned, needed=needed, show_all=show_all):
         screen.print(part)
+
+
+def _refuse_with_compare(spec: str, other: str, layout: str | None, show_all: bool) -> None:
+    for name, given in (("--layout", layout is not None), ("--all", show_all)):
+        if given:
+            raise SpecError(
+                f"{name} together with --compare", hint=f"leave {name} out, or plan the documents one by one"
+            )
+    if spec == other == "-":
+        raise SpecError("standard input can be one of the two documents, not both", hint="name a file for the other")
+
+
+def _compare(spec: str, other: str, *, queueing: bool, html: Path | None, as_json: bool) -> int:
+    from roadworthy.cli.plan_compare import compare_json, compare_page, compare_report
+
+    both = (_planned(spec, None, queueing=queueing), _planned(other, None, queueing=queueing))
+    if as_json:
+        from roadworthy.cli.output import print_json
+
+        print_json(compare_json(*both))
+    else:
+        from roadworthy.cli.output import console
+
+        screen = console()
+        for part in compare_report(*both):
+            screen.print(part)
+    if html is not None:
+        _write(html, compare_page(*both))
+    return EXIT_FINE if all(planned.plan.best is not None for planned in both) else EXIT_FINDINGS
+
+
+def _write(html: Path, page: str) -> None:
+    from roadworthy.adapters.files import write_atomically
+
+    write_atomically(html, page)
+    click.echo(f"wrote {html}", err=True)
 
 
 def only(plan: Plan, text: str) -> Plan:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from roadworthy.cli.output import plain
 from roadworthy.plan.weights import checkpoint_totals
 
 if TYPE_CHECKING:
+    from roadworthy.advise.queueing import Queueing, Simulated
     from roadworthy.plan.values import LayoutPlan, Plan
 
 
-def plan_json(plan: Plan, *, needed: str = "") -> Mapping[str, object]:
-    """Every layout, best first. ``needed`` says what would be needed where nothing fits."""
+def plan_json(plan: Plan, *, needed: str = "", queueing: Queueing | None = None) -> Mapping[str, object]:
+    """Every layout, best first. ``needed`` says what would be needed where nothing fits; ``queueing`` is what the
+    order of the first layouts rests on, None when they were not simulated."""
     totals = checkpoint_totals(plan.model)
     return {
         "model": plan.model.id,
@@ -25,11 +28,13 @@ def plan_json(plan: Plan, *, needed: str = "") -> Mapping[str, object]:
         "feasible": plan.best is not None,
         "needed": needed,
         "assumptions": plan.assumptions,
-        "layouts": [layout_json(judged) for judged in plan.layouts],
+        "ranked_by": "simulation" if queueing is not None and queueing.results else "analytic",
+        "not_simulated": {layout.label: why for layout, why in queueing.skipped.items()} if queueing else {},
+        "layouts": [layout_json(judged, queueing.of(judged) if queueing else None) for judged in plan.layouts],
     }
 
 
-def layout_json(judged: LayoutPlan) -> Mapping[str, object]:
+def layout_json(judged: LayoutPlan, simulated: Simulated | None = None) -> Mapping[str, object]:
     """One layout, flat. ``bytes_per_block`` has one entry for each pipeline stage."""
     layout = judged.layout
     return {
@@ -54,5 +59,15 @@ def layout_json(judged: LayoutPlan) -> Mapping[str, object]:
         "bytes_per_block": judged.cache.bytes_per_block,
         "state_bytes_per_sequence": judged.cache.state_bytes_per_sequence,
         "settings": judged.settings,
-        "predicted": judged.predicted,
+        "warnings": judged.warnings,
+        "predicted": _predicted(judged, simulated),
     }
+
+
+def _predicted(judged: LayoutPlan, simulated: Simulated | None) -> Mapping[str, object] | None:
+    """The analytic numbers, and beside them those of the simulation, both of one replica; None where none is known."""
+    if judged.predicted is None:
+        return None
+    analytic = plain(judged.predicted)
+    assert isinstance(analytic, dict)  # a dataclass becomes an object
+    return {**analytic, "simulated": simulated}

@@ -14,11 +14,15 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from roadworthy.core.units import GIB, MIB, format_bytes, format_count, format_duration, format_gib
+from roadworthy.advise.ranking import distinct, name_of
+from roadworthy.cli.plan_advice import warnings_report
+from roadworthy.cli.plan_queueing import pareto_report, queueing_report
+from roadworthy.core.units import GIB, format_bytes, format_count, format_duration, format_gib
 from roadworthy.plan.weights import checkpoint_totals
 
 if TYPE_CHECKING:
     from roadworthy.catalog.gpus import Gpu
+    from roadworthy.cli.wiring import Planned
     from roadworthy.plan.values import Feasible, LayoutPlan, MemoryBudget, Plan
     from roadworthy.spec.values import Deployment
 
@@ -39,26 +43,31 @@ _FORMATS = {
 }  # fmt: skip
 
 
-def report(
-    deployment: Deployment, gpu: Gpu, plan: Plan, *, needed: str = "", show_all: bool = False
-) -> Iterator[RenderableType]:
+def report(planned: Planned, *, needed: str = "", show_all: bool = False) -> Iterator[RenderableType]:
     """The report part by part, for a console of 80 columns or more."""
+    deployment, gpu, plan = planned.deployment, planned.gpu, planned.plan
     yield _head(deployment, gpu, plan)
     if needed:
         yield Text.assemble(("Nothing fits. ", "bold red"), needed)
     yield _layout_table(plan, show_all)
+    if planned.queueing is not None:
+        yield from queueing_report(planned, planned.queueing)
     best = plan.best
     if best is not None:
         yield Text.assemble(("\nBest: ", "bold"), (best.layout.label, "bold green"), _stage_words(best))
         yield _memory(best)
         yield _capacity(best)
+        yield warnings_report(best)
         yield _settings(best)
         yield _speed(deployment, best)
     yield _losers(plan, show_all)
-    yield Group(Text("\nAssumptions", style="bold"), *(_item(line) for line in plan.assumptions))
+    if show_all:
+        yield from pareto_report(planned)
+    yield Group(Text("\nAssumptions", style="bold"), *(item(line) for line in plan.assumptions))
 
 
-def _item(text: str | Text) -> Padding:
+def item(text: str | Text) -> Padding:
+    """One line of a list, its continuation indented."""
     line = Table.grid(padding=(0, 1, 0, 0))
     line.add_row("-", text)
     return Padding(line, (0, 0, 0, 2))
@@ -91,12 +100,7 @@ def _fits(feasible: Feasible) -> Text:
 
 def _named(layouts: Sequence[LayoutPlan]) -> list[tuple[str, LayoutPlan]]:
     """Layouts with a name each; one that differs by expert parallelism alone, to no effect, joins its twin."""
-    groups: dict[tuple[object, ...], list[LayoutPlan]] = {}
-    for judged in layouts:
-        layout = judged.layout
-        alike = (layout.tp, layout.pp, layout.dp, layout.replicas, judged.kv_blocks, judged.short_by_bytes // MIB)
-        groups.setdefault(alike if judged.ranks else (layout,), []).append(judged)
-    return [(group[0].layout.label + (" (EP or not)" if len(group) > 1 else ""), group[0]) for group in groups.values()]
+    return [(name_of(group), group[0]) for group in distinct(layouts)]
 
 
 def _layout_table(plan: Plan, show_all: bool) -> RenderableType:
@@ -205,7 +209,7 @@ def _capacity(best: LayoutPlan) -> RenderableType:
     ]
     if best.cache.state_bytes_per_sequence:
         lines.append(f"recurrent state of a sequence on one rank: {format_bytes(best.cache.state_bytes_per_sequence)}")
-    return Group(Text("\nKV cache", style="bold"), *(_item(line) for line in lines))
+    return Group(Text("\nKV cache", style="bold"), *(item(line) for line in lines))
 
 
 def _settings(best: LayoutPlan) -> RenderableType:
@@ -244,7 +248,7 @@ def _speed(deployment: Deployment, best: LayoutPlan) -> RenderableType:
         words = ", ".join(f"{name} within {format_duration(limit)}" for name, limit in limits)
         lines.append(f"objectives ({words}): {'met' if predicted.meets_sla else 'missed'} at the asked rate")
     lines.append(f"source: {predicted.source}; error band {predicted.error_band:.0%} either way")
-    return Group(Text("\nPredicted", style="bold"), *(_item(line) for line in lines))
+    return Group(Text("\nPredicted", style="bold"), *(item(line) for line in lines))
 
 
 def _losers(plan: Plan, show_all: bool) -> RenderableType:
@@ -253,10 +257,10 @@ def _losers(plan: Plan, show_all: bool) -> RenderableType:
         return Text("")
     shown = losers if show_all else _telling(losers)
     lines: list[RenderableType] = [
-        _item(Text.assemble((name + ": ", "bold"), "; ".join(judged.reasons))) for name, judged in shown
+        item(Text.assemble((name + ": ", "bold"), "; ".join(judged.reasons))) for name, judged in shown
     ]
     if len(losers) > len(shown):
-        lines.append(_item(Text(f"and {len(losers) - len(shown)} more: --all shows them", style="dim")))
+        lines.append(item(Text(f"and {len(losers) - len(shown)} more: --all shows them", style="dim")))
     return Group(Text("\nWhy the others lost", style="bold"), *lines)
 
 

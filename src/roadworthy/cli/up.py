@@ -47,10 +47,12 @@ def command(
             "no roadworthy.yaml in this folder",
             hint="name a document: `roadworthy up FILE`; `roadworthy spec schema` tells what one holds",
         )
+    from roadworthy.cli.plan_progress import PlanProgress
     from roadworthy.cli.serve import ServeOptions, serve
-    from roadworthy.cli.wiring import load_planned
+    from roadworthy.cli.wiring import load_best
 
-    planned = load_planned(spec)
+    with PlanProgress() as progress:
+        planned = load_best(spec, progress=progress)
     gateway = planned.deployment.gateway
     gateway = replace(
         gateway,

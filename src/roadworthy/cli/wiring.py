@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,19 +13,22 @@ from roadworthy.core.errors import Infeasible
 from roadworthy.plan.search import make_plan
 
 if TYPE_CHECKING:
+    from roadworthy.advise.queueing import Queueing
     from roadworthy.plan.values import LayoutPlan, Plan
+    from roadworthy.simulate.rank import Progress
     from roadworthy.spec.model import ModelSpec
     from roadworthy.spec.values import Deployment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """A document and everything derived from it."""
+    """A document and everything derived from it. ``queueing`` is what simulation told, None when none was asked."""
 
     deployment: Deployment
     model: ModelSpec
     gpu: Gpu
     plan: Plan
+    queueing: Queueing | None = None
 
     def best(self) -> LayoutPlan:
         """The layout to run. Raises Infeasible, with the first reason, when none fits."""
@@ -42,8 +45,29 @@ class Planned:
 
 
 def load_planned(spec: str) -> Planned:
-    """Read, check and plan the document at ``spec`` (a path, or ``-`` for standard input)."""
+    """Read, check and plan the document at ``spec`` (a path, or ``-`` for standard input), without simulation."""
     deployment = load_document(spec)
     model = resolve_model(deployment.model, base=Path(spec).parent if spec != "-" else Path.cwd())
     gpu = gpu_by_name(deployment.cluster.gpu)
     return Planned(deployment=deployment, model=model, gpu=gpu, plan=make_plan(deployment, model, gpu))
+
+
+def with_queueing(planned: Planned, *, progress: Progress | None = None) -> Planned:
+    """``planned`` with its best layouts simulated, and ordered by what that told. Same document, same order."""
+    from roadworthy.advise.ranking import reranked
+    from roadworthy.simulate.rank import simulate_best
+
+    queueing = simulate_best(planned.deployment, planned.plan, progress=progress)
+    return replace(planned, queueing=queueing, plan=reranked(planned.plan, queueing, planned.deployment.sla))
+
+
+def load_best(spec: str, *, progress: Progress | None = None) -> Planned:
+    """The document planned as `plan` does by default, so that every command runs the layout that `plan` puts first.
+
+    Nothing is simulated where there is one layout to choose from.
+    """
+    from roadworthy.advise.ranking import distinct
+
+    planned = load_planned(spec)
+    fitting = [judged for judged in planned.plan.layouts if judged.feasible is not False]
+    return with_queueing(planned, progress=progress) if len(distinct(fitting)) > 1 else planned

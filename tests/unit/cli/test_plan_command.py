@@ -33,8 +33,9 @@ PREDICTED_KEYS = {
 
 
 def run(*arguments: str, columns: int = 80) -> Result:
+    """The command without simulation, which has tests of its own."""
     return CliRunner(env={"COLUMNS": str(columns), "NO_COLOR": "1"}).invoke(
-        plan_command, list(arguments), standalone_mode=False
+        plan_command, ["--no-queueing", *arguments], standalone_mode=False
     )
 
 
@@ -61,6 +62,7 @@ def test_json_has_the_pinned_keys(examples: Path) -> None:
             assert layout["settings"].keys() >= SETTING_KEYS
             assert all(setting.keys() == {"value", "why"} for setting in layout["settings"].values())
             assert layout["predicted"].keys() >= PREDICTED_KEYS
+            assert layout["predicted"]["simulated"] is None
         else:
             assert layout["reasons"]
 
