@@ -27,11 +27,11 @@ TENANT = Tenant(id="acme", key=KEY)
 LIMIT_S = 10.0
 
 
-def run(test: Callable[[], Awaitable[None]]) -> None:
+def run(test: Callable[[], Awaitable[None]], limit_s: float = 30) -> None:
     """Run an async test on the loop that the product uses; fails too when a socket or server is left open."""
 
     async def limited() -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(limit_s):
             await test()
 
     runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
