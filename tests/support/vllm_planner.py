@@ -96,7 +96,10 @@ def gqa_specs(fields: dict[str, Any], tp: int) -> dict[str, Any]:
     heads = max(1, fields["num_key_value_heads"] // tp)
     size = fields.get("head_dim") or fields["hidden_size"] // fields["num_attention_heads"]
     shape = {"block_size": 16, "num_kv_heads": heads, "head_size": size, "dtype": torch.bfloat16}
-    kinds = fields.get("layer_types") or ["full_attention"] * fields["num_hidden_layers"]
+    kinds, pattern = fields.get("layer_types"), fields.get("sliding_window_pattern")
+    if kinds is None:
+        windowed = [bool(pattern) and (index + 1) % pattern != 0 for index in range(fields["num_hidden_layers"])]
+        kinds = ["sliding_attention" if window else "full_attention" for window in windowed]
     return {
         f"{index}.gqa": FullAttentionSpec(**shape)
         if kind == "full_attention"

@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from roadworthy.catalog.config_fields import LONGEST_TOKENS, ConfigFields
-from roadworthy.catalog.quantisation import requantised, stored_formats
+from roadworthy.catalog.architecture_parts import finish, mla, mlps, moe_mlp
+from roadworthy.catalog.config_fields import ConfigFields
+from roadworthy.catalog.quantisation import requantised
+from roadworthy.catalog.window_mixes import gemma3, gpt_oss
 from roadworthy.core.errors import SpecError, Unsupported
 from roadworthy.spec.model import (
     Attention,
@@ -15,10 +17,7 @@ from roadworthy.spec.model import (
     GqaAttention,
     KdaAttention,
     Layer,
-    MlaAttention,
-    Mlp,
     ModelSpec,
-    MoeMlp,
     V4Attention,
     VisionTower,
 )
@@ -73,7 +72,7 @@ def _dense(fields: ConfigFields, model_id: str, architecture: str, source: str) 
         fields.complain("mlp_bias", "false (biased MLPs are not modelled)")
     layers = fields.count("num_hidden_layers", most=2000)
     layer = Layer(attention=attention, mlp=DenseMlp(intermediate=fields.count("intermediate_size")))
-    return _finish(fields, model_id, architecture, source, family="llama", layers=(layer,) * layers)
+    return finish(fields, model_id, architecture, source, family="llama", layers=(layer,) * layers)
 
 
 def _gqa(fields: ConfigFields, architecture: str) -> GqaAttention:
@@ -102,29 +101,29 @@ def _qwen3_moe(fields: ConfigFields, model_id: str, architecture: str, source: s
         fields.complain("mlp_only_layers", "an empty list (mixed dense layers are not modelled)")
     if fields.count("decoder_sparse_step", default=1) != 1:
         fields.complain("decoder_sparse_step", "1 (mixed dense layers are not modelled)")
-    moe = _moe(fields, experts="num_experts", per_token="num_experts_per_tok", router_bias=False)
+    moe = moe_mlp(fields, experts="num_experts", per_token="num_experts_per_tok", router_bias=False)
     layers = fields.count("num_hidden_layers", most=2000)
-    return _finish(
+    return finish(
         fields, model_id, architecture, source, family="qwen3_moe",
         layers=(Layer(attention=attention, mlp=moe),) * layers,
     )  # fmt: skip
 
 
 def _deepseek_v3(fields: ConfigFields, model_id: str, architecture: str, source: str) -> ModelSpec:
-    attention = _mla(fields, output_gate=False)
-    moe = _moe(
+    attention = mla(fields, output_gate=False)
+    moe = moe_mlp(
         fields, experts="n_routed_experts", per_token="num_experts_per_tok",
         shared=fields.count("n_shared_experts", default=0, least=0),
     )  # fmt: skip
-    return _finish(
+    return finish(
         fields, model_id, architecture, source, family="deepseek_v3",
-        layers=tuple(Layer(attention=attention, mlp=mlp) for mlp in _mlps(fields, moe)),
+        layers=tuple(Layer(attention=attention, mlp=mlp) for mlp in mlps(fields, moe)),
         draft_layers=fields.count("num_nextn_predict_layers", default=0, least=0, most=16),
     )  # fmt: skip
 
 
 def _kimi_linear(fields: ConfigFields, model_id: str, architecture: str, source: str) -> ModelSpec:
-    return _finish(
+    return finish(
         fields, model_id, architecture, source, family="kimi_linear",
         layers=_kimi_layers(fields, latent=False),
     )  # fmt: skip
@@ -133,7 +132,7 @@ def _kimi_linear(fields: ConfigFields, model_id: str, architecture: str, source:
 def _kimi_k3(fields: ConfigFields, model_id: str, architecture: str, source: str) -> ModelSpec:
     text = fields.section("text_config")
     vision = _kimi_vision(fields.section("vision_config")) if fields.has("vision_config") else None
-    return _finish(
+    return finish(
         text, model_id, architecture, source, family="kimi_k3",
         layers=_kimi_layers(text, latent=True), vision=vision,
     )  # fmt: skip
@@ -155,14 +154,14 @@ def _kimi_layers(fields: ConfigFields, *, latent: bool) -> tuple[Layer, ...]:
         conv_kernel=linear.count("short_conv_kernel_size", most=64),
         full_rank_gate=full_rank,
     )
-    mla = _mla(fields, output_gate=fields.flag("mla_use_output_gate", default=False))
-    moe = _moe(
+    latent_attention = mla(fields, output_gate=fields.flag("mla_use_output_gate", default=False))
+    moe = moe_mlp(
         fields, experts="num_experts", per_token="num_experts_per_token",
         shared=fields.count("num_shared_experts", default=0, least=0),
         latent_width=fields.count("routed_expert_hidden_size") if latent else None,
     )  # fmt: skip
-    kinds: list[Attention] = [mla if index in set(mla_layers) else kda for index in range(1, total + 1)]
-    return tuple(Layer(attention=attention, mlp=mlp) for attention, mlp in zip(kinds, _mlps(fields, moe), strict=True))
+    kinds: list[Attention] = [latent_attention if index in set(mla_layers) else kda for index in range(1, total + 1)]
+    return tuple(Layer(attention=attention, mlp=mlp) for attention, mlp in zip(kinds, mlps(fields, moe), strict=True))
 
 
 def _kimi_vision(fields: ConfigFields) -> VisionTower:
@@ -190,7 +189,7 @@ def _deepseek_v4(fields: ConfigFields, model_id: str, architecture: str, source:
     if fields.count("num_key_value_heads", default=1) != 1:
         fields.complain("num_key_value_heads", "1 (V4 keeps one latent head)")
     hashed = fields.count("num_hash_layers", default=0, least=0, most=2000)
-    moe = _moe(
+    moe = moe_mlp(
         fields, experts="n_routed_experts", per_token="num_experts_per_tok",
         shared=fields.count("n_shared_experts", default=0, least=0),
     )  # fmt: skip
@@ -204,7 +203,7 @@ def _deepseek_v4(fields: ConfigFields, model_id: str, architecture: str, source:
         )
         for index, ratio in enumerate((ratios or (0,))[:total])
     )
-    return _finish(
+    return finish(
         fields, model_id, architecture, source, family="deepseek_v4", layers=layers, draft_layers=draft_layers,
         hyper_connections=fields.count("hc_mult", most=64),
     )  # fmt: skip
@@ -228,78 +227,6 @@ def _v4_attention(fields: ConfigFields) -> V4Attention:
     )
 
 
-def _mla(fields: ConfigFields, *, output_gate: bool) -> MlaAttention:
-    return MlaAttention(
-        heads=fields.count("num_attention_heads"),
-        q_lora_rank=fields.count("q_lora_rank") if fields.has("q_lora_rank") else None,
-        kv_lora_rank=fields.count("kv_lora_rank"),
-        qk_nope_head_dim=fields.count("qk_nope_head_dim"),
-        qk_rope_head_dim=fields.count("qk_rope_head_dim"),
-        v_head_dim=fields.count("v_head_dim"),
-        output_gate=output_gate,
-    )
-
-
-def _moe(
-    fields: ConfigFields, *, experts: str, per_token: str, shared: int = 0, router_bias: bool = True,
-    latent_width: int | None = None,
-) -> MoeMlp:  # fmt: skip
-    count, used = fields.count(experts), fields.count(per_token)
-    if used > count:
-        fields.complain(per_token, f"at most {experts} = {count}")
-    return MoeMlp(
-        experts=count,
-        experts_per_token=used,
-        intermediate=fields.count("moe_intermediate_size"),
-        shared_experts=shared,
-        latent_width=latent_width,
-        router_bias=router_bias,
-    )
-
-
-def _mlps(fields: ConfigFields, moe: MoeMlp) -> tuple[Mlp, ...]:
-    """The first ``first_k_dense_replace`` layers are dense, the rest experts."""
-    total = fields.count("num_hidden_layers", most=2000)
-    if fields.count("moe_layer_freq", default=1) != 1:
-        fields.complain("moe_layer_freq", "1 (every layer after the dense ones has experts)")
-    dense = fields.count("first_k_dense_replace", default=0, least=0, most=2000)
-    if dense > total:
-        fields.complain("first_k_dense_replace", f"at most num_hidden_layers = {total}")
-        dense = total
-    first: tuple[Mlp, ...] = (DenseMlp(intermediate=fields.count("intermediate_size")),) * dense if dense else ()
-    return first + (moe,) * (total - dense)
-
-
-def _finish(
-    fields: ConfigFields, model_id: str, architecture: str, source: str, *, family: str, layers: tuple[Layer, ...],
-    draft_layers: int = 0, hyper_connections: int = 0, vision: VisionTower | None = None,
-) -> ModelSpec:  # fmt: skip
-    name = "max_position_embeddings" if fields.has("max_position_embeddings") else "model_max_length"
-    if not fields.has(name):
-        name = "max_position_embeddings"
-    linear, expert = stored_formats(fields, model_id)
-    spec = {
-        "hidden_size": fields.count("hidden_size"),
-        "vocab_size": fields.count("vocab_size", most=10**8),
-        "max_context_tokens": fields.count(name, most=LONGEST_TOKENS),
-        "tie_word_embeddings": fields.flag("tie_word_embeddings", default=False),
-    }
-    fields.check(model_id)
-    return ModelSpec(
-        id=model_id,
-        family=family,  # type: ignore[arg-type]
-        architecture=architecture,
-        layers=layers,
-        linear_format=linear,
-        expert_format=expert,
-        draft_layers=draft_layers,
-        hyper_connections=hyper_connections,
-        vision=vision,
-        source=source,
-        **spec,  # type: ignore[arg-type]
-    )
-
-
 ARCHITECTURES: Mapping[str, Reader] = {
     "DeepseekV4ForCausalLM": _deepseek_v4,
     "KimiK3ForConditionalGeneration": _kimi_k3,
@@ -310,5 +237,8 @@ ARCHITECTURES: Mapping[str, Reader] = {
     "Qwen2ForCausalLM": _dense,
     "Qwen3ForCausalLM": _dense,
     "MistralForCausalLM": _dense,
+    "Gemma3ForConditionalGeneration": gemma3,
+    "Gemma3ForCausalLM": gemma3,
+    "GptOssForCausalLM": gpt_oss,
 }
 """Architectures known here. A new one is a reader, and its formulas in ``plan`` where its kinds of layer are new."""

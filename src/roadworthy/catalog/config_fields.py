@@ -28,6 +28,10 @@ class ConfigFields:
         self._path = path
         self.problems: list[Problem] = problems if problems is not None else []
 
+    def with_defaults(self, defaults: Mapping[str, object]) -> ConfigFields:
+        """The same fields, with ``defaults`` where the file leaves one out."""
+        return ConfigFields({**defaults, **self._config}, path=self._path, problems=self.problems)
+
     def has(self, name: str) -> bool:
         return self._config.get(name) is not None
 

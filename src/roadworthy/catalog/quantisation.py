@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _KNOWN = (
     "known: none (BF16), fp8 with 128 x 128 blocks, DeepSeek-V4's FP8 with FP4 experts, "
-    "and MXFP4 experts packed by compressed-tensors"
+    "and MXFP4 experts (gpt-oss's own, or packed by compressed-tensors)"
 )
 
 
@@ -30,6 +30,8 @@ def stored_formats(fields: ConfigFields, model_id: str) -> tuple[WeightFormat, W
     method = section.get("quant_method")
     if method == "fp8":
         return _fp8(fields, section, model_id)
+    if method == "mxfp4":
+        return _mxfp4(section, model_id)
     if method == "compressed-tensors":
         return _compressed_tensors(section, model_id)
     raise Unsupported(f"{model_id}: quantisation {method!r} is not known here", hint=_KNOWN)
@@ -54,6 +56,14 @@ def _fp8(fields: ConfigFields, section: Mapping[str, object], model_id: str) -> 
     if expert_dtype == "fp4":
         return linear, "fp4_group32"
     raise Unsupported(f"{model_id}: expert_dtype {expert_dtype!r} is not known here", hint=_KNOWN)
+
+
+def _mxfp4(section: Mapping[str, object], model_id: str) -> tuple[WeightFormat, WeightFormat]:
+    """gpt-oss: experts in MXFP4, the modules it names in BF16."""
+    kept = section.get("modules_to_not_convert")
+    if isinstance(kept, list) and any("self_attn" in str(name) for name in kept):
+        return "bf16", "mxfp4_group32"
+    raise Unsupported(f"{model_id}: mxfp4 that converts attention as well is not known here", hint=_KNOWN)
 
 
 def _compressed_tensors(section: Mapping[str, object], model_id: str) -> tuple[WeightFormat, WeightFormat]:

@@ -1,10 +1,11 @@
 """From a model to its cache groups: page sizes, block sizes and bytes per block, as vLLM's KV planner packs them.
 
-Three shapes exist (facts: models.md section 4; vLLM 0.32 `vllm/v1/core/kv_cache_utils.py`):
+Four shapes exist (vLLM 0.32 `vllm/v1/core/kv_cache_utils.py`; tests/contract/plan asks it):
 
 * one full-attention group (GQA, MLA): a block is 16 tokens (64 for FP8 MLA, 128 on CPU), bytes add up over layers;
 * DeepSeek-V4: compressed main pages, sliding windows of every layer and compressor states, packed into one block;
-* KDA with MLA: both kinds share one page size, so the block is as long as the recurrent state needs.
+* KDA with MLA: both kinds share one page size, so the block is as long as the recurrent state needs;
+* full attention beside sliding windows (Gemma, gpt-oss): blocks of 16 tokens in groups of equally many layers.
 """
 
 from __future__ import annotations
@@ -71,6 +72,8 @@ def cache_layout(
         return _v4_layout(model, stages, options)
     if KdaAttention in kinds and kinds <= {KdaAttention, MlaAttention}:
         return _hybrid_layout(model, tp, stages, options)
+    if kinds == {GqaAttention} and any(_window(model, index) is not None for index in range(model.num_layers)):
+        return _window_layout(model, tp, stages, options)
     if kinds in ({GqaAttention}, {MlaAttention}):
         return _full_layout(model, tp, stages, options)
     names = ", ".join(sorted(kind.__name__ for kind in kinds))
@@ -104,6 +107,35 @@ def _full_layout(model: ModelSpec, tp: int, stages: Sequence[range], options: Ca
     per_stage = tuple(block * sum(token_bytes(model, index, tp, options) for index in stage) for stage in stages)
     group = CacheGroup(kind="full", block_tokens=block, layers=max(len(stage) for stage in stages))
     return CacheLayout(groups=(group,), bytes_per_block=per_stage)
+
+
+def _window(model: ModelSpec, index: int) -> int | None:
+    attention = model.layers[index].attention
+    return attention.window_tokens if isinstance(attention, GqaAttention) else None
+
+
+def _window_layout(model: ModelSpec, tp: int, stages: Sequence[range], options: CacheOptions) -> CacheLayout:
+    """Full layers and windowed ones cut into groups of one size; a block id costs its layers' pages in any group."""
+    block = options.block_tokens or (CPU_BLOCK_TOKENS if options.on_cpu else GPU_BLOCK_TOKENS)
+    everyone = range(model.num_layers)
+    windows = {_window(model, index): [] for index in everyone}  # type: dict[int | None, list[int]]
+    for index in everyone:
+        windows[_window(model, index)].append(index)
+    groups, members_of = [], []
+    for window, layers in windows.items():
+        for members in _equal_groups(layers, list(windows.values())):
+            members_of.append(members)
+            groups.append(
+                CacheGroup(
+                    kind="full" if window is None else "window",
+                    block_tokens=block,
+                    layers=max(_members(members, stage) for stage in stages),
+                    window_tokens=0 if window is None else window - 1,
+                )
+            )
+    page_bytes = block * token_bytes(model, 0, tp, options)
+    most = (max(_members(members, stage) for members in members_of) for stage in stages)
+    return CacheLayout(groups=tuple(groups), bytes_per_block=tuple(page_bytes * count for count in most))
 
 
 def state_bytes_per_layer(attention: KdaAttention, *, tp: int, state_dtype: StateDtype) -> int:

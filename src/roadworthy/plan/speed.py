@@ -78,6 +78,14 @@ CALIBRATIONS = {
         launch_s_per_layer=170e-6, prefill_launch_s_per_layer=0.35e-3, compute_ratio=0.20, error_band=0.45,
         source="roofline, launch cost set by aiconfigurator's 32xH100 estimates; not measured",
     ),
+    "gemma3": Calibration(
+        launch_s_per_layer=40e-6, prefill_launch_s_per_layer=0.0, compute_ratio=0.60, error_band=0.40,
+        source="roofline, constants assumed near Llama's (four norms a layer); not measured",
+    ),
+    "gpt_oss": Calibration(
+        launch_s_per_layer=60e-6, prefill_launch_s_per_layer=0.4e-3, compute_ratio=0.25, error_band=0.45,
+        source="roofline, launch cost assumed as Qwen3-MoE's; not measured",
+    ),
 }  # fmt: skip
 """Anchors: gpu_measured.json, and public V4-Pro and K3 figures; tests/unit/plan/test_speed.py recomputes them."""
 
@@ -170,6 +178,8 @@ def _kv_read_bytes(model: ModelSpec, index: int, tp: int, cache: CacheOptions) -
     attention = model.layers[index].attention
     if isinstance(attention, KdaAttention):
         return 0.0
+    if isinstance(attention, GqaAttention) and attention.window_tokens is not None:
+        return 0.0  # a window does not grow with the context
     if isinstance(attention, V4Attention):
         entry = 2 * attention.head_dim if cache.kv_dtype == "bfloat16" else attention.head_dim + 72
         if attention.compress_ratio == 4:
@@ -181,9 +191,12 @@ def _kv_read_bytes(model: ModelSpec, index: int, tp: int, cache: CacheOptions) -
 def _state_read_bytes(model: ModelSpec, tp: int, cache: CacheOptions, context_tokens: float) -> float:
     """Bytes a decode step moves for a sequence whatever its context; the step model counts them twice."""
     total = 0.0
-    for layer in model.layers:
+    for index, layer in enumerate(model.layers):
         attention = layer.attention
-        if isinstance(attention, KdaAttention):
+        if isinstance(attention, GqaAttention) and attention.window_tokens is not None:
+            held = min(context_tokens, attention.window_tokens)
+            total += held * token_bytes(model, index, tp, cache) / 2  # read only
+        elif isinstance(attention, KdaAttention):
             total += state_bytes_per_layer(attention, tp=tp, state_dtype=cache.state_dtype)
         elif isinstance(attention, V4Attention):
             entries = min(context_tokens, attention.window_tokens)
@@ -199,6 +212,8 @@ def _pair_flops(layer: Layer, split: Split) -> float:
     if isinstance(attention, KdaAttention):
         return 0.0
     heads = attention.heads / split.tp
+    if isinstance(attention, GqaAttention) and attention.window_tokens is not None:
+        return 0.0  # pairs within a window grow with the tokens alone, and are few
     if isinstance(attention, GqaAttention):
         return 4 * attention.head_dim * heads
     if isinstance(attention, MlaAttention):

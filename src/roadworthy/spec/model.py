@@ -21,7 +21,13 @@ of a row.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GqaAttention:
-    """Grouped-query attention; ``window_tokens`` None means full. ``qk_norm`` adds two head_dim norms."""
+    """Grouped-query attention; ``window_tokens`` None means full. ``qk_norm`` adds two head_dim norms.
+
+    Args:
+        bias: on the q, k and v projections; ``output_bias`` on the output projection.
+        sinks: one learned attention sink a head (gpt-oss).
+        rope_scale: rows of the rotary table as a multiple of the longest context (Gemma's linear scaling).
+    """
 
     heads: int
     kv_heads: int
@@ -29,6 +35,9 @@ class GqaAttention:
     bias: bool = False
     qk_norm: bool = False
     window_tokens: int | None = None
+    output_bias: bool = False
+    sinks: bool = False
+    rope_scale: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +97,7 @@ class MoeMlp:
 
     ``latent_width`` is the width that experts work in when it is not the hidden size (Kimi-K3).
     ``hash_routed`` layers store a vocabulary x experts_per_token table in place of the router bias (V4).
-    ``router_bias`` says whether the router carries one bias per expert.
+    ``router_bias`` says whether the router carries one bias per expert, ``expert_bias`` whether experts carry biases.
     """
 
     experts: int
@@ -98,6 +107,7 @@ class MoeMlp:
     latent_width: int | None = None
     hash_routed: bool = False
     router_bias: bool = True
+    expert_bias: bool = False
 
 
 Mlp = DenseMlp | MoeMlp
@@ -113,13 +123,19 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VisionTower:
-    """Encoder and projector of a multimodal model, in BF16 bytes; copied on every rank of the first stage."""
+    """Encoder and projector of a multimodal model, in BF16 bytes, on every rank of the first stage.
+
+    ``split_bytes`` is the part of the tower that TP splits; the rest is copied.
+    """
 
     tower_bytes: int
     projector_bytes: int
+    split_bytes: int = 0
 
 
-Family = Literal["deepseek_v4", "kimi_k3", "kimi_linear", "deepseek_v3", "qwen3_moe", "llama"]
+Family = Literal[
+    "deepseek_v4", "kimi_k3", "kimi_linear", "deepseek_v3", "qwen3_moe", "llama", "gemma3", "gpt_oss"
+]  # fmt: skip
 """Which closed form of vLLM's model class applies (what is copied, padded, repeated on every stage)."""
 
 

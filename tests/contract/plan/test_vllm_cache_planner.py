@@ -12,7 +12,7 @@ from roadworthy.catalog.models import model_from_config
 from roadworthy.plan.cache import CacheLayout
 from roadworthy.plan.cache_groups import cache_layout, in_flight_tokens
 from roadworthy.plan.layouts import stage_split
-from support.programs import ask, published_configs
+from support.programs import GEMMA_3_27B, ask, gpt_oss, published_configs
 
 pytestmark = [
     pytest.mark.engine,
@@ -23,6 +23,7 @@ PUBLISHED = [
     "Meta-Llama-3.1-70B", "Qwen3-235B-A22B", "DeepSeek-V3", "Kimi-Linear-48B-A3B-Instruct", "DeepSeek-V4-Flash",
     "DeepSeek-V4-Pro", "Kimi-K3",
 ]  # fmt: skip
+WINDOWED = {"gemma-3-27b": GEMMA_3_27B, "gpt-oss-120b": gpt_oss(36, 128), "gpt-oss-20b": gpt_oss(24, 32)}
 SPLITS = [(8, 1), (8, 4), (4, 2), (1, 1)]
 AVAILABLE_BYTES, CONTEXT_TOKENS, BATCHED_TOKENS = 40 * 2**30 + 12_345, 32_768, 4096
 
@@ -32,8 +33,8 @@ Judged = dict[tuple[str, int, int], tuple[CacheLayout, dict[str, Any], int]]
 @pytest.fixture(scope="module")
 def judged(test_data: Path) -> Judged:
     """Every model under every split: our layout, the planner's answer, and the tokens in flight."""
-    configs = published_configs(test_data)
-    keys = [(name, tp, pp) for name in PUBLISHED for tp, pp in SPLITS]
+    configs = published_configs(test_data) | WINDOWED
+    keys = [(name, tp, pp) for name in [*PUBLISHED, *WINDOWED] for tp, pp in SPLITS]
     layouts, cases = [], []
     for name, tp, pp in keys:
         model = model_from_config(configs[name], model_id=name)
@@ -55,7 +56,7 @@ def judged(test_data: Path) -> Judged:
     }
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", [*PUBLISHED, *WINDOWED])
 @pytest.mark.parametrize(("tp", "pp"), SPLITS)
 def test_blocks_are_those_of_vllms_planner(name: str, tp: int, pp: int, judged: Judged) -> None:
     ours, theirs, in_flight = judged[name, tp, pp]

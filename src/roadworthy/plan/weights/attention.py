@@ -40,8 +40,9 @@ def _gqa(model: ModelSpec, attention: GqaAttention, split: Split) -> Components:
     projections = matrix_bytes(qkv_rows, model.hidden_size, model.linear_format) + matrix_bytes(
         model.hidden_size, heads * attention.head_dim, model.linear_format
     )
+    biases = (qkv_rows if attention.bias else 0) + (model.hidden_size if attention.output_bias else 0)
     return {
-        "attention": projections + (2 * qkv_rows if attention.bias else 0),
+        "attention": projections + 2 * (biases + (heads if attention.sinks else 0)),
         "norm": 2 * 2 * attention.head_dim if attention.qk_norm else 0,
     }
 

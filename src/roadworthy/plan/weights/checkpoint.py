@@ -140,7 +140,7 @@ def _add_draft(tally: _Tally, model: ModelSpec) -> None:
 
 def _add_layer(tally: _Tally, model: ModelSpec, layer: Layer, count: int) -> None:
     hidden = model.hidden_size
-    tally.add("norm", _plain(2 * hidden), count)
+    tally.add("norm", _plain((4 if model.family == "gemma3" else 2) * hidden), count)
     if model.family == "kimi_k3":
         tally.add("attn_res", _plain(4 * hidden), count)
     if model.hyper_connections:
@@ -174,9 +174,12 @@ def _add_moe(tally: _Tally, model: ModelSpec, mlp: MoeMlp, count: int) -> None:
         table = Stored(weight_bytes=8 * model.vocab_size * mlp.experts_per_token)
         tally.add("router_hash_table", table, count)
     elif mlp.router_bias:
-        tally.add("router", _plain(mlp.experts, 2 if model.family == "kimi_linear" else 4), count)
+        narrow = model.family in ("kimi_linear", "gpt_oss")
+        tally.add("router", _plain(mlp.experts, 2 if narrow else 4), count)
     expert = _matrix(mlp.intermediate, width, model.expert_format) * 2
     expert += _matrix(width, mlp.intermediate, model.expert_format)
+    if mlp.expert_bias:
+        expert += _plain(2 * mlp.intermediate + width)
     tally.add("routed_experts", expert * mlp.experts, count)
     if mlp.shared_experts:
         tally.add("shared_experts", _gated(model, mlp.shared_experts * mlp.intermediate), count)
@@ -192,6 +195,10 @@ def _add_gqa(tally: _Tally, model: ModelSpec, attention: GqaAttention, count: in
     stored = _matrix(query, hidden, form) + _matrix(kv, hidden, form) * 2 + _matrix(hidden, query, form)
     if attention.bias:
         stored += _plain(query + 2 * kv)
+    if attention.output_bias:
+        stored += _plain(hidden)
+    if attention.sinks:
+        stored += _plain(attention.heads)
     tally.add("attention", stored, count)
     if attention.qk_norm:
         tally.add("norm", _plain(2 * attention.head_dim), count)

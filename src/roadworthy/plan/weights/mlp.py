@@ -14,6 +14,8 @@ from roadworthy.spec.model import DenseMlp, Mlp, ModelSpec, MoeMlp
 if TYPE_CHECKING:
     from roadworthy.plan.weights.attention import Components
 
+GPT_OSS_EXPERT_COLUMNS = 64
+"""gpt-oss rounds an expert's columns on a rank up to this in the Triton kernels, vLLM's first choice on Hopper."""
 KIMI_EXPERT_COLUMNS_MIN = 256
 """Kimi's expert kernels pad each expert's shard to this many columns (vllm-project/vllm issue 51124)."""
 
@@ -42,7 +44,12 @@ def router_bytes(model: ModelSpec, mlp: MoeMlp) -> int:
     weights = 2 * mlp.experts * model.hidden_size
     if mlp.hash_routed:
         return weights + 4 * model.vocab_size * mlp.experts_per_token
-    return weights + (4 * mlp.experts if mlp.router_bias else 0)
+    return weights + (router_bias_bytes(model) * mlp.experts if mlp.router_bias else 0)
+
+
+def router_bias_bytes(model: ModelSpec) -> int:
+    """Bytes of one expert's router bias on a rank: float32, and BF16 in gpt-oss."""
+    return 2 if model.family == "gpt_oss" else 4
 
 
 def local_experts(mlp: MoeMlp, split: Split) -> int:
@@ -52,6 +59,9 @@ def local_experts(mlp: MoeMlp, split: Split) -> int:
 
 def expert_columns(model: ModelSpec, mlp: MoeMlp, split: Split) -> int:
     """Inner width of one expert on one rank, padding included. Whole under expert parallelism."""
+    if model.family == "gpt_oss":
+        ways = 1 if split.expert_ranks > 1 else split.tp
+        return round_up(-(-mlp.intermediate // ways), GPT_OSS_EXPERT_COLUMNS)
     if split.expert_ranks > 1 or split.tp == 1:
         return mlp.intermediate
     columns = -(-mlp.intermediate // split.tp)
@@ -67,7 +77,8 @@ def expert_bytes(model: ModelSpec, mlp: MoeMlp, split: Split) -> int:
     width = mlp.latent_width or model.hidden_size
     columns = expert_columns(model, mlp, split)
     gate_and_up = 2 * matrix_bytes(columns, width, model.expert_format)
-    return gate_and_up + matrix_bytes(width, columns, model.expert_format)
+    biases = 2 * (2 * columns + width) if mlp.expert_bias else 0
+    return gate_and_up + matrix_bytes(width, columns, model.expert_format) + biases
 
 
 def routed_expert_bytes(model: ModelSpec, mlp: MoeMlp, split: Split) -> int:

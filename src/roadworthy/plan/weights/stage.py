@@ -69,7 +69,8 @@ def stage_weights(model: ModelSpec, *, split: Split, layers: range, state_dtype:
 def _around(model: ModelSpec, count: int) -> dict[str, int]:
     """Norms, residual projections and hyper-connections of ``count`` layers, copied on every rank."""
     hidden = model.hidden_size
-    parts = {"norm": 4 * hidden * count}
+    norms = 4 if model.family == "gemma3" else 2  # Gemma norms the output of attention and MLP as well
+    parts = {"norm": 2 * norms * hidden * count}
     if model.family == "kimi_k3":
         parts["attn_res"] = 8 * hidden * count
     if model.hyper_connections:
@@ -96,7 +97,8 @@ def _ends(model: ModelSpec, split: Split, *, first: bool, last: bool) -> Counter
     if model.hyper_connections:
         parts["mhc"] = hyper_head_bytes(model)  # on every stage
     if first and model.vision is not None:
-        parts["vision_tower"] = model.vision.tower_bytes
+        copied = model.vision.tower_bytes - model.vision.split_bytes
+        parts["vision_tower"] = copied + model.vision.split_bytes // split.tp
         parts["mm_projector"] = model.vision.projector_bytes
     return parts
 
@@ -111,7 +113,7 @@ def _buffers(
     model: ModelSpec, kinds: Mapping[Layer, int], split: Split, *, first: bool, fused_decode: bool
 ) -> Counter[str]:
     buffers: Counter[str] = Counter(_rope_tables(model, kinds))
-    if first and model.vision is not None:
+    if first and model.vision is not None and model.family == "kimi_k3":
         buffers["vision_tower"] = VISION_BUFFER_BYTES
     for layer, count in kinds.items():
         match layer.attention:
@@ -132,13 +134,14 @@ def _rope_tables(model: ModelSpec, kinds: Mapping[Layer, int]) -> dict[str, int]
     if model.family == "deepseek_v4":
         compressed = {layer.attention.compress_ratio > 0 for layer in kinds if isinstance(layer.attention, V4Attention)}
         return {"rope_cache": len(compressed) * V4_ROPE_BYTES_PER_ROW * model.max_context_tokens}
-    widths = set[int]()
+    element = 4 if model.family == "gpt_oss" else 2
+    widths = set[tuple[int, int]]()
     for layer in kinds:
         if isinstance(layer.attention, GqaAttention):
-            widths.add(layer.attention.head_dim)
+            widths.add((layer.attention.head_dim, layer.attention.rope_scale))
         elif isinstance(layer.attention, MlaAttention) and model.family == "deepseek_v3":
-            widths.add(layer.attention.qk_rope_head_dim)
-    return {"rope_cache": sum(2 * width * model.max_context_tokens for width in widths)}
+            widths.add((layer.attention.qk_rope_head_dim, 1))
+    return {"rope_cache": sum(element * width * scale * model.max_context_tokens for width, scale in widths)}
 
 
 def _dequantised_kv_bytes(model: ModelSpec, layer: Layer, split: Split) -> int:
