@@ -79,6 +79,8 @@ def write_atomically(path: Path | str, content: str | bytes, *, mode: int | None
     try:
         if place.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if place.exists() and not place.is_file():  # the new file would take the place of the device
+            raise ProbeError(f"{path}: cannot write: a device, a pipe or a socket, not a file", hint="name a file")
         target = place.resolve()  # keeps a symbolic link a link
         handle, temporary = tempfile.mkstemp(prefix=f".{target.name[:64]}.", suffix=".part", dir=target.parent)
         with os.fdopen(handle, "wb") as file:

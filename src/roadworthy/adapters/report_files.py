@@ -19,12 +19,14 @@ def require_writable(path: Path) -> None:
     """Return when a report can be written to ``path``; an existing file stays as it is.
 
     Raises:
-        SpecError: ``path`` is a folder, or its folder is missing or closed to us.
+        SpecError: ``path`` is a folder, a device or a pipe, or its folder is missing or closed to us.
         ProbeError: the disk has no room for a report.
     """
     try:
         if path.is_dir():
             raise SpecError(f"{path}: is a folder, wanted a file", hint=f"write {path}/report.html, for example")
+        if path.exists() and not path.is_file():  # writing in one step would put a file in a device's place
+            raise SpecError(f"{path}: is a device, a pipe or a socket, wanted a file", hint="name a file")
         if not path.parent.is_dir():
             raise SpecError(f"{path}: there is no folder {path.parent}", hint=f"mkdir -p {path.parent}")
         _write_and_remove(path)

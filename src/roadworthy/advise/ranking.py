@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from roadworthy.core.units import MIB, format_duration
+from roadworthy.core.units import GIB, format_duration
 
 if TYPE_CHECKING:
     from roadworthy.advise.queueing import Queueing, Simulated
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 ALIKE_RATIO = 1.01
 """Predictions of two layouts that differ by less than this, in every number, are the same for a reader."""
 
+ALIKE_POOL_RATIO, ALIKE_SHORT_BYTES = 1.05, GIB // 2
+"""So near may KV pools be, and what two layouts lack: about what the plan's memory is good for."""
+
 ATTAINMENT_STEP = 0.02
 MISS_STEP = 1.1
 """Simulated layouts that differ by less than these are not told apart: their step times share one error."""
@@ -25,13 +28,15 @@ _VERDICTS = {"met": 0, "undecided": 1, "missed": 2}
 
 
 def alike(one: LayoutPlan, other: LayoutPlan) -> bool:
-    """Whether two layouts differ by expert parallelism alone, and that to no effect on memory and speed."""
+    """Whether two layouts differ by expert parallelism alone, and that to no effect that a reader would act on."""
     a, b = one.layout, other.layout
     if (a.tp, a.pp, a.dp, a.replicas) != (b.tp, b.pp, b.dp, b.replicas) or one.feasible != other.feasible:
         return False
     if not one.ranks or not other.ranks:
         return one.layout == other.layout or (not one.ranks and not other.ranks and one.reasons == other.reasons)
-    if one.kv_blocks != other.kv_blocks or one.short_by_bytes // MIB != other.short_by_bytes // MIB:
+    if not _near(one.kv_blocks, other.kv_blocks, ALIKE_POOL_RATIO):
+        return False
+    if abs(one.short_by_bytes - other.short_by_bytes) > ALIKE_SHORT_BYTES:
         return False
     if one.predicted is None or other.predicted is None:
         return one.predicted is other.predicted
@@ -41,7 +46,11 @@ def alike(one: LayoutPlan, other: LayoutPlan) -> bool:
         (one.predicted.tpot_p99_s, other.predicted.tpot_p99_s),
         (one.predicted.output_tokens_per_s, other.predicted.output_tokens_per_s),
     )
-    return all(max(pair) <= ALIKE_RATIO * min(pair) for pair in pairs)
+    return all(_near(*pair, ALIKE_RATIO) for pair in pairs)
+
+
+def _near(one: float, other: float, ratio: float) -> bool:
+    return max(one, other) <= ratio * min(one, other)
 
 
 def distinct(layouts: Sequence[LayoutPlan]) -> list[list[LayoutPlan]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from roadworthy.plan.speed import REQUEST_OVERHEAD_S, Calibration
@@ -215,6 +216,7 @@ def predict(
         concurrency_max: requests one data-parallel rank can hold at the workload's mean context.
     """
 
+    @cache  # the two searches below begin with the same steps, and end on a point that they have seen
     def at(concurrency: float) -> OperatingPoint:
         return operating_point(step, demand, concurrency=concurrency, max_num_batched_tokens=max_num_batched_tokens)
 

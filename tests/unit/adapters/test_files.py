@@ -146,3 +146,13 @@ def test_an_interrupt_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(KeyboardInterrupt):
         write_atomically(tmp_path / "a", "new")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_pipe_keeps_its_place(tmp_path: Path) -> None:
+    """As root, writing in one step would put a file where a device was."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(ProbeError, match="a device, a pipe or a socket"):
+        write_atomically(pipe, "text")
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]
