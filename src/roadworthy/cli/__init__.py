@@ -27,6 +27,7 @@ COMMANDS = {
     "gateway": Subcommand("gateway", "Serve tenants through the OpenAI-compatible gateway alone."),
     "bench": Subcommand("bench", "Drive open-loop load and give a verdict for each objective of the SLA."),
     "simulate": Subcommand("simulate", "Run the same deployment in virtual time: hours of traffic in seconds."),
+    "cost": Subcommand("cost", "Say what it costs, what a million tokens costs, and whether to buy or build."),
     "spec": Subcommand("spec", "Check a deployment document, or print its JSON Schema."),
     "models": Subcommand("models", "List the models known, with sources."),
     "gpus": Subcommand("gpus", "List the GPUs known, with sources."),

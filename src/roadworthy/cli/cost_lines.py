@@ -1,4 +1,4 @@
-"""The first cost of a million tokens, as a table for terminal and report."""
+"""The cost of a million tokens at the throughput of one run, as a table for terminal and report."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def cost_section(planned: Planned, output_tokens_per_s: float, total_tokens_per_
         rows=tuple(rows),
         columns=("", "cost", "basis"),
         note=f"At the throughput this run served and {deployment.cost.utilisation_ratio:.0%} mean use of it over a "
-        "month; staff, spare nodes and the price of an API are not modelled yet.",
+        "month; `roadworthy cost` breaks the fixed cost down and compares with an API.",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from roadworthy.core.errors import Problem
+from roadworthy.spec.cost_checks import cost_problems
 from roadworthy.spec.values import default_served_name
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 def crosscheck(values: Mapping[str, Any]) -> tuple[Problem, ...]:
     """Problems between the values in ``values``, which maps the dotted path of each key that was right to its value."""
-    return tuple(problem for check in (_tenants, _ports, _endpoints) for problem in check(values))
+    return tuple(problem for check in (_tenants, _ports, _endpoints, cost_problems) for problem in check(values))
 
 
 def _tenants(values: Mapping[str, Any]) -> Iterator[Problem]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from roadworthy.spec import kinds
+from roadworthy.spec.cost_schema import COST
 from roadworthy.spec.fields import Field, ListOf, Section, Settings
 from roadworthy.spec.values import (
     ClusterSpec,
-    CostSpec,
     Deployment,
     Endpoint,
     EngineSpec,
@@ -385,38 +385,6 @@ GATEWAY = Section(
             value=kinds.text(
                 "a URL such as redis://host:6379", r"[a-z][a-z0-9+.-]*:/[!-~]+", example="redis://cache:6379", most=1000
             ),
-        ),
-    ),
-)
-
-COST = Section(
-    cls=CostSpec,
-    doc="Money.",
-    fields=(
-        Field(
-            key="currency",
-            attribute="currency",
-            value=kinds.text("a currency code such as USD", r"[A-Z]{3}", example="EUR"),
-            doc="Of the figures here.",
-        ),
-        Field(
-            key="gpu_hour",
-            attribute="gpu_hour",
-            value=kinds.plain_number(least=0, most=1e12, example="2.44"),
-            preset="the catalog's, in USD",
-            doc="What one GPU costs an hour, everything included.",
-        ),
-        Field(
-            key="fixed_per_month",
-            attribute="fixed_per_month",
-            value=kinds.plain_number(least=0, most=1e12, example="57000"),
-            doc="What the whole service costs a month; goes before `gpu_hour`.",
-        ),
-        Field(
-            key="utilisation",
-            attribute="utilisation_ratio",
-            value=kinds.ratio(above=True, example='"50%"'),
-            doc="Mean share of the throughput within the SLA that a month's traffic uses.",
         ),
     ),
 )

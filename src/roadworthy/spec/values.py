@@ -173,15 +173,71 @@ class GatewaySpec:
     shared_url: str | None = None
 
 
+Need = Literal["customisation", "audit", "sla", "capacity"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiSpec:
+    """The API that the service is compared with; None means the catalog's dated figure for ``name``, or for the model.
+
+    Prices are per million tokens, off peak. ``peak_hours`` are hours of the day in UTC, ``peak_days`` the days of a
+    week that have them.
+    """
+
+    name: str | None = None
+    input_miss: float | None = None
+    input_hit: float | None = None
+    output: float | None = None
+    peak_multiplier: float | None = None
+    peak_hours: tuple[int, ...] | None = None
+    peak_days: int | None = None
+    concurrency: int | None = None
+    date: str | None = None
+
+    @property
+    def prices(self) -> bool:
+        """Whether the document states a price itself."""
+        return any(price is not None for price in (self.input_miss, self.input_hit, self.output))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostSpec:
-    """Money. ``gpu_hour`` is what one GPU costs an hour, everything included; ``fixed_per_month`` overrides it.
-    ``utilisation_ratio`` is the month's mean share of the throughput that the plan serves within the SLA."""
+    """Money, in ``currency``; None means the catalog's dated figure. There are three ways to say the fixed cost:
+    ``fixed_per_month`` (all of it), ``gpu_hour`` (hardware, power and space), or the parts of a purchase from
+    ``capex`` on. ``utilisation_ratio`` is the month's mean share of the throughput that the plan serves within the
+    SLA; ``utilisation_by_hour`` says the same hour by hour (UTC) and goes before it."""
 
     currency: str = "USD"
+    usd_rate: float | None = None
     gpu_hour: float | None = None
     fixed_per_month: float | None = None
+    capex: float | None = None
+    months: int | None = None
+    interest_ratio: float | None = None
+    resale_ratio: float | None = None
+    power_per_gpu_w: float | None = None
+    node_power_w: float | None = None
+    pue: float | None = None
+    kwh_price: float | None = None
+    space_per_kw: float | None = None
+    maintenance_ratio: float | None = None
+    staff_per_month: float | None = None
+    network_per_month: float | None = None
+    other_per_month: float | None = None
+    spare_nodes: int = 0
+    variable_per_mtok: float = 0.0
     utilisation_ratio: float = 0.5
+    utilisation_by_hour: tuple[float, ...] = ()
+    api: ApiSpec = ApiSpec()
+    hit_ratio: float | None = None
+    volume_tokens_per_month: int | None = None
+    ramp_months: int = 0
+    growth_ratio: float = 0.0
+    term_months: int = 36
+    setup_cost: float = 0.0
+    exit_cost: float = 0.0
+    data_may_leave: bool = True
+    needs: tuple[Need, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,12 +8,12 @@ from roadworthy.catalog.gpus import Gpu
 from roadworthy.cost import FixedCost, estimate, fixed_cost
 from roadworthy.spec.values import ClusterSpec, CostSpec
 
-CLUSTER = ClusterSpec(nodes=4, gpus_per_node=8, gpu="H100-80GB")
+CLUSTER = ClusterSpec(nodes=4, gpus_per_node=8, gpu="X100")
 
 
 def gpu(price: float | None) -> Gpu:
     return Gpu(
-        id="H100-80GB",
+        id="X100",
         aliases=(),
         device_bytes=79 << 30,
         context_bytes=1 << 29,

@@ -1,4 +1,4 @@
-"""What a million tokens costs on this cluster (facts: economics_and_sla.md, section 4).
+"""What a million tokens costs on this cluster.
 
 Capacity a month is C = R * 3600 * H * U, with R the tokens a second served within the SLA, H = 730 hours and U the
 month's mean utilisation of R. The unit cost is F / C * 1e6 with F the fixed cost of a month. Which tokens R counts
@@ -11,21 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from roadworthy.catalog.gpus import Gpu
-    from roadworthy.spec.values import ClusterSpec, CostSpec
+    from roadworthy.cost.fixed import FixedCost
 
 HOURS_PER_MONTH = 730
+SECONDS_PER_MONTH = HOURS_PER_MONTH * 3600
+MTOK = 1e6
 
 Counted = Literal["output", "input and output"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FixedCost:
-    """Money of one month, all included, and where the figure comes from."""
-
-    per_month: float
-    currency: str
-    source: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,34 +34,29 @@ class CostEstimate:
     assumptions: tuple[str, ...]
 
 
-def fixed_cost(cost: CostSpec, cluster: ClusterSpec, gpu: Gpu) -> FixedCost | None:
-    """The month's fixed cost: the document's own figure, its GPU-hour price, or the catalog's dated one.
+def capacity_tokens_per_month(tokens_per_s: float, utilisation_ratio: float = 1.0) -> float:
+    """Tokens a month at ``tokens_per_s`` and the mean share of it that is used."""
+    return tokens_per_s * SECONDS_PER_MONTH * utilisation_ratio
 
-    None when no price is known for the GPU: no number is better than an invented one.
-    """
-    if cost.fixed_per_month is not None:
-        return FixedCost(per_month=cost.fixed_per_month, currency=cost.currency, source="cost.fixed_per_month")
-    if cost.gpu_hour is not None:
-        price, source = cost.gpu_hour, "cost.gpu_hour"
-    elif gpu.gpu_hour is not None:
-        price, source = gpu.gpu_hour, gpu.sources.get("gpu_hour", f"catalog, {gpu.id}")
-    else:
-        return None
-    return FixedCost(
-        per_month=price * cluster.gpus * HOURS_PER_MONTH,
-        currency=cost.currency if cost.gpu_hour is not None else "USD",
-        source=f"{cluster.gpus} GPUs x {price:g} an hour x {HOURS_PER_MONTH} h ({source})",
-    )
+
+def unit_cost_per_mtok(per_month: float, tokens_per_month: float) -> float | None:
+    """Money per million tokens; None when there are none."""
+    return per_month / tokens_per_month * MTOK if tokens_per_month > 0 else None
+
+
+def gpu_hour(fixed_per_month: float, gpus: int) -> float:
+    """What one GPU costs an hour when ``gpus`` of them cost ``fixed_per_month``."""
+    return fixed_per_month / gpus / HOURS_PER_MONTH
 
 
 def estimate(fixed: FixedCost, *, tokens_per_s: float, utilisation_ratio: float, counted: Counted) -> CostEstimate:
     """Unit cost at ``tokens_per_s`` and ``utilisation_ratio``; None when nothing is served."""
-    capacity = tokens_per_s * 3600 * HOURS_PER_MONTH * utilisation_ratio
+    capacity = capacity_tokens_per_month(tokens_per_s, utilisation_ratio)
     return CostEstimate(
         fixed_per_month=fixed.per_month,
         currency=fixed.currency,
         capacity_tokens_per_month=capacity,
-        unit_cost_per_mtok=fixed.per_month / capacity * 1e6 if capacity > 0 else None,
+        unit_cost_per_mtok=unit_cost_per_mtok(fixed.per_month, capacity),
         tokens_per_s=tokens_per_s,
         utilisation_ratio=utilisation_ratio,
         counted=counted,
