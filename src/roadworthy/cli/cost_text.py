@@ -73,9 +73,8 @@ def _numbers(report: CostReport, style: Style) -> Iterator[str]:
     through, currency = report.throughput, report.fixed.currency
     low, high = report.unit_cost_range
     ends = "" if low == high else f"{low:,.2f} to {high:,.2f}"
-    within = {True: "within the SLA", None: "no latency promised", False: "outside the SLA"}[through.meets_sla]
     yield style("Tokens", bold=True)
-    yield _row("output tokens/s", f"{through.output_tokens_per_s:,.0f}", f"{through.kind}, {within}")
+    yield _row("output tokens/s", f"{through.output_tokens_per_s:,.0f}", f"{through.kind}, {through.standing}")
     yield _row("input and output tokens/s", f"{through.total_tokens_per_s:,.0f}", through.layout)
     yield _row(
         "tokens a month", tokens(report.capacity_tokens_per_month), f"at {report.utilisation_ratio:.0%} mean use"
@@ -100,6 +99,8 @@ def _numbers(report: CostReport, style: Style) -> Iterator[str]:
 
 def tokens(count: float) -> str:
     """``22.8 B``; three figures."""
+    if count >= 1e15:
+        return f"{count / 1e12:,.0f} T"
     for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6)):
         if count >= size:
             return f"{count / size:,.3g} {unit}"
@@ -158,7 +159,8 @@ def _picture(report: CostReport, style: Style) -> Iterator[str]:
     yield style(f"Cost a month, {report.fixed.currency}, against tokens a month", bold=True)
     for index, cells in enumerate(grid):
         money = top * (PICTURE_LINES - 1 - index) / (PICTURE_LINES - 1)
-        label = f"{money:,.0f}" if index % 5 == 0 else ""
+        label = f"{money:,.0f}" if money < 1e8 else f"{money:.3g}"
+        label = label if index % 5 == 0 else ""
         yield f"  {label:>10} |{''.join(cells)}".rstrip()
     expected = min(PICTURE_COLUMNS - 1, int(report.volume_tokens_per_month / far * PICTURE_COLUMNS))
     yield "  " + " " * 10 + " +" + "-" * expected + "^" + "-" * (PICTURE_COLUMNS - 1 - expected)

@@ -1,8 +1,9 @@
 """Own service against API: the break-even volume, the clusters a volume needs, and both over a term of years.
 
 N* = F / (p - v) * 1e6 tokens a month, with v the own variable cost per million. It is an answer only within what the
-cluster can serve, R * 3600 * H: beyond that there is none, and what would make one is said instead. At a volume N the
-service needs k = ceil(N / (R * 3600 * H * U_max)) clusters and breaks even at p* = F * k / N.
+cluster can serve, R * 3600 * H * U_max (U_max is the mean use at which the busiest hour of the day is full; 1 for flat
+traffic): beyond that there is none, and what would make one is said instead. At a volume N the service needs
+k = ceil(N / (R * 3600 * H * U_max)) clusters and breaks even at p* = F * k / N.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class BreakEven:
     Args:
         tokens_per_month: the break-even volume, None where the cluster cannot serve it or the API is never dearer.
         wanted_tokens_per_month: the volume that the formula asks for, within capacity or not; None when p <= v.
-        limit_tokens_per_month: all that one cluster serves within the SLA, at full use.
+        limit_tokens_per_month: all that one cluster serves within the SLA, its busiest hour full.
         needed_tokens_per_s: throughput at which it would lie within capacity, at this cost and price.
         needed_price_per_mtok: API price at which it would lie within capacity, at this cost and throughput.
         needed_clusters: clusters under the same staff from which there is one; None when no number makes one.
@@ -42,7 +43,13 @@ def break_even_tokens_per_month(fixed_per_month: float, price: float, variable: 
 
 
 def break_even(
-    fixed_per_month: float, price: float, tokens_per_s: float, *, variable: float = 0.0, shared_per_month: float = 0.0
+    fixed_per_month: float,
+    price: float,
+    tokens_per_s: float,
+    *,
+    variable: float = 0.0,
+    shared_per_month: float = 0.0,
+    max_utilisation_ratio: float = 1.0,
 ) -> BreakEven:
     """The break-even at ``tokens_per_s`` (input and output) and an API price per million, with its limits.
 
@@ -50,12 +57,12 @@ def break_even(
         shared_per_month: the part of ``fixed_per_month`` that further clusters would not need again.
     """
     wanted = break_even_tokens_per_month(fixed_per_month, price, variable)
-    limit = tokens_per_s * SECONDS_PER_MONTH
+    limit = tokens_per_s * SECONDS_PER_MONTH * max_utilisation_ratio
     return BreakEven(
         tokens_per_month=wanted if wanted is not None and wanted <= limit else None,
         wanted_tokens_per_month=wanted,
         limit_tokens_per_month=limit,
-        needed_tokens_per_s=None if wanted is None else wanted / SECONDS_PER_MONTH,
+        needed_tokens_per_s=None if wanted is None else wanted / SECONDS_PER_MONTH / max_utilisation_ratio,
         needed_price_per_mtok=variable + fixed_per_month / limit * MTOK if limit > 0 else None,
         needed_clusters=_clusters_under_one_staff(fixed_per_month, shared_per_month, (price - variable) * limit / MTOK),
     )

@@ -1,6 +1,7 @@
 """The decision tree of buy or build, answered with reasons and numbers.
 
-1. No plan meets the SLA at any load: change hardware, SLA or model before pricing.
+1. No plan meets the SLA at any load: change hardware, SLA or model before pricing. One run that misses it decides
+   nothing.
 2. The data may not leave, or the API cannot do what is needed: self-host, and cost only sizes it.
 3. Own cost at the expected volume against the API's price for it, with the clusters that it needs or one fewer and the
    rest at the API: dearer, API; cheaper by less than 1.3 times, or not over the whole term, API now and re-check;
@@ -65,16 +66,22 @@ def decide(facts: Facts) -> Decision:
     """Walk the tree."""
     first = tuple(_sla(facts))
     if facts.throughput.meets_sla is False:
-        return Decision(choice="change hardware", reasons=(*first, *_no_matter_what(facts), *_economics(facts)))
+        choice: Choice = "change hardware" if facts.throughput.searched else "undecided"
+        return Decision(choice=choice, reasons=(*first, *_no_matter_what(facts), *_economics(facts)))
     forced = tuple(_forced(facts))
     if forced:
         return Decision(choice="self-host", reasons=(*first, *forced, _size(facts), *_economics(facts), *_tests(facts)))
-    choice, reasons = _by_money(facts)
-    return Decision(choice=choice, reasons=(*first, *reasons, *_tests(facts)))
+    by_money, reasons = _by_money(facts)
+    return Decision(choice=by_money, reasons=(*first, *reasons, *_tests(facts)))
 
 
 def _sla(facts: Facts) -> Iterator[str]:
-    if facts.throughput.meets_sla is False:
+    if facts.throughput.meets_sla is False and not facts.throughput.searched:
+        yield (
+            f"The run misses the SLA ({facts.throughput.why or facts.throughput.source}), so its throughput is none "
+            "within it: measure at a lower rate, or let --simulate search. The numbers here are for that run as it was."
+        )
+    elif facts.throughput.meets_sla is False:
         yield (
             f"No plan on these GPUs meets the SLA at any load ({facts.throughput.why}): change the GPUs, the SLA or "
             "the model before pricing. The numbers here are for the throughput without that promise."
@@ -88,7 +95,7 @@ def _sla(facts: Facts) -> Iterator[str]:
 
 def _no_matter_what(facts: Facts) -> Iterator[str]:
     if not facts.cost.data_may_leave:
-        yield "The data may not leave, so an API is no way out: it has to be other hardware."
+        yield "The data may not leave, so an API is no way out."
 
 
 def _forced(facts: Facts) -> Iterator[str]:
@@ -179,7 +186,7 @@ def no_break_even(facts: Facts) -> str:
         )
     text = (
         f"No break-even on this cluster: it would be {_tokens(even.wanted_tokens_per_month)} a month and the cluster "
-        f"serves {_tokens(even.limit_tokens_per_month)} at full use. It takes {even.needed_tokens_per_s:,.0f} tokens/s "
+        f"serves {_tokens(even.limit_tokens_per_month)} at most. It takes {even.needed_tokens_per_s:,.0f} tokens/s "
         f"at this cost (now {facts.throughput.total_tokens_per_s:,.0f})"
     )
     if even.needed_price_per_mtok is not None:
@@ -200,6 +207,8 @@ def _tests(facts: Facts) -> Iterator[str]:
 
 
 def _tokens(count: float) -> str:
+    if count >= 1e15:
+        return f"{count / 1e12:,.0f} T tokens"
     for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6)):
         if count >= size:
             return f"{count / size:,.3g} {unit} tokens"

@@ -118,7 +118,12 @@ def make_report(
     own = fixed.per_month * clusters + cost.variable_per_mtok * volume / MTOK
     even = (
         break_even(
-            fixed.per_month, price, total, variable=cost.variable_per_mtok, shared_per_month=fixed.shared_per_month
+            fixed.per_month,
+            price,
+            total,
+            variable=cost.variable_per_mtok,
+            shared_per_month=fixed.shared_per_month,
+            max_utilisation_ratio=use.most,
         )
         if price is not None
         else None
@@ -266,8 +271,13 @@ def _notes(
 ) -> list[str]:
     cost = deployment.cost
     notes = [f"Throughput: {throughput.kind}, {throughput.source}; error band {throughput.error_band:.0%} either way."]
-    if throughput.meets_sla is None:
+    if throughput.kind == "planned" and throughput.meets_sla is None:
         notes.append("No latency is promised, so the throughput is that of full concurrency.")
+    if not throughput.searched:
+        notes.append(
+            "A run serves what it is asked: if its rate lies below the highest within the SLA, the capacity is higher and "
+            "a token cheaper than said here."
+        )
     notes.append(f"Fixed cost: {fixed.source}.")
     if any(not one.stated for one in fixed.inputs):
         catalogued = ", ".join(one.name for one in fixed.inputs if not one.stated)

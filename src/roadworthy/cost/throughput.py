@@ -33,6 +33,7 @@ class Throughput:
         why: what misses, when something does.
         in_flight: requests in progress at the asked rate, None when not known.
         error_band: how far off either way, as a ratio.
+        searched: the highest rate within the SLA was looked for; False for one run at one rate.
     """
 
     output_tokens_per_s: float
@@ -45,6 +46,14 @@ class Throughput:
     meets_at_asked_rate: bool | None
     why: str = ""
     in_flight: float | None = None
+    searched: bool = True
+
+    @property
+    def standing(self) -> str:
+        """Whether it keeps the SLA, in words."""
+        if self.meets_sla is None:
+            return "no latency promised" if self.searched else "no verdict"
+        return "within the SLA" if self.meets_sla else "outside the SLA"
 
     @property
     def input_ratio(self) -> float:
@@ -156,6 +165,7 @@ def measured_throughput(run: Mapping[str, object], deployment: Deployment, *, so
         meets_sla=met if has_objectives(deployment.sla) else None,
         meets_at_asked_rate=met if has_objectives(deployment.sla) else None,
         why=reason if met is False and isinstance(reason, str) else "",
+        searched=False,
     )
 
 

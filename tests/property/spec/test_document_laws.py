@@ -16,6 +16,7 @@ from roadworthy.spec.kinds import Kind, WrongValueError
 from roadworthy.spec.load import check_text, load_text
 from roadworthy.spec.schema import walk
 from roadworthy.spec.values import (
+    ApiSpec,
     ClusterSpec,
     CostSpec,
     Deployment,
@@ -143,9 +144,24 @@ def deployments(draw: st.DrawFn) -> Deployment:
         ),
         cost=CostSpec(
             currency=draw(st.sampled_from(["USD", "EUR"])),
-            gpu_hour=draw(optional(st.floats(0, 1e6))),
-            fixed_per_month=draw(optional(st.floats(0, 1e9))),
+            **draw(
+                st.sampled_from(
+                    [
+                        {},
+                        {"gpu_hour": 2.44},
+                        {"gpu_hour": 0.1 + 0.2, "fixed_per_month": 1e9 / 3},
+                        {"node_power_w": 10_200.0},
+                        {"node_power_w": 333.3, "capex": 1.5e6},
+                    ]
+                )
+            ),
             utilisation_ratio=draw(positive_ratios),
+            hit_ratio=draw(optional(st.floats(0, 1))),
+            volume_tokens_per_month=draw(optional(st.integers(1, 10**16))),
+            term_months=draw(st.integers(1, 120)),
+            data_may_leave=draw(st.booleans()),
+            needs=tuple(draw(st.lists(st.sampled_from(["audit", "sla"]), unique=True))),
+            api=draw(st.sampled_from([ApiSpec(), ApiSpec(input_miss=0.5, output=2.0, peak_hours=(1, 2), peak_days=5)])),
         ),
     )
 

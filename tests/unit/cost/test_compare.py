@@ -120,3 +120,12 @@ def test_with_overflow_a_cluster_is_added_only_once_it_is_worth_it() -> None:
     assert mixed.years[0].clusters <= plain.years[0].clusters
     one_month = compare_term(Term(months=1, volume_tokens_per_month=FULL + 4e8), **known, overflow=True)
     assert one_month.own == pytest.approx(1000 + 800)
+
+
+def test_a_busy_hour_bounds_the_break_even() -> None:
+    """Traffic that can fill half of the month at most halves what one cluster serves, and doubles what it takes."""
+    flat, peaked = break_even(4000, 2.0, 1000.0), break_even(4000, 2.0, 1000.0, max_utilisation_ratio=0.5)
+    assert flat.tokens_per_month == pytest.approx(2e9)
+    assert peaked.tokens_per_month is None
+    assert peaked.limit_tokens_per_month == FULL / 2
+    assert peaked.needed_tokens_per_s == pytest.approx(2 * 2e9 / SECONDS_PER_MONTH)

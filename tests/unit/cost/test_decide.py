@@ -106,6 +106,12 @@ def test_an_sla_that_no_load_meets_comes_first_and_changes_hardware() -> None:
     assert why.startswith("No plan on these GPUs meets the SLA at any load (TP8: TTFT P99 9 s, 6 s promised)")
 
 
+def test_one_run_that_misses_the_sla_decides_nothing() -> None:
+    choice, why = reasons(MONTH, meets_sla=False, meets_at_asked_rate=False, searched=False, why="P99 over")
+    assert choice == "undecided"
+    assert why.startswith("The run misses the SLA (P99 over)")
+
+
 def test_data_that_may_not_leave_does_not_make_an_unmet_sla_met() -> None:
     choice, why = reasons(cost(data_may_leave=False), meets_sla=False, meets_at_asked_rate=False)
     assert choice == "change hardware"
