@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from roadworthy.spec.values import Sla
 
 
+CONCURRENCY_MIN, CROSSING_STEPS, CROSSING_RATIO = 1e-3, 12, 0.004
+"""Where a search for an operating point begins, how long it may take and how near, as a ratio, it comes."""
 RATE_ROUNDS, PIPELINE_ROUNDS = 4, 10
 """Iterations of Little's law, and in each of walk time and largest batch, halving the step."""
 
@@ -95,9 +97,8 @@ def _walk(step: RooflineStepTime, demand: Demand, concurrency: float, rate: floa
         return _pipeline_walk(step, demand, concurrency, rate, tokens_max)
     pieces = max(1, math.ceil(demand.prompt_mean / tokens_max))
     piece = demand.prompt_mean / pieces
-    decode = _decoding(demand, concurrency)
-    alone = step.step_s(decode)
-    beside = step.step_s(_with_prompt(decode, piece, demand.prompt_mean / 2))
+    alone = _decode_s(step, demand, concurrency)
+    beside = _beside_s(step, demand, concurrency, piece)
     # share of steps with a piece: share = arrivals in the time of a step = rate * pieces * walk
     arrivals = rate * pieces
     slope = arrivals * (beside - alone)
@@ -106,7 +107,7 @@ def _walk(step: RooflineStepTime, demand: Demand, concurrency: float, rate: floa
         walk = beside
         for _ in range(3):  # several pieces in each step
             together = min(arrivals * walk, tokens_max / piece) * piece
-            walk = step.step_s(_with_prompt(decode, together, demand.prompt_mean / 2))
+            walk = _beside_s(step, demand, concurrency, together)
     return _Walk(
         seconds=walk,
         largest_share=1.0,
@@ -135,20 +136,19 @@ def _pipeline_walk(step: RooflineStepTime, demand: Demand, concurrency: float, r
     pieces = max(1, math.ceil(demand.prompt_mean / tokens_max))
     piece, rate = demand.prompt_mean / pieces, rate * pieces
     even = 1 / min(stages, max(1.0, concurrency))
-    walk = slow = step.step_s(_decoding(demand, concurrency * even))
+    walk = slow = _decode_s(step, demand, concurrency * even)
     share, keep, chance, busy = even, even, 0.0, 0.0
     for _ in range(PIPELINE_ROUNDS):
-        large = _decoding(demand, concurrency * share)
-        small = _decoding(demand, concurrency * (1 - share) / (stages - 1))
-        plain, other = step.step_s(large), step.step_s(small)
+        large, small = concurrency * share, concurrency * (1 - share) / (stages - 1)
+        plain, other = _decode_s(step, demand, large), _decode_s(step, demand, small)
         together = min(max(1.0, keep * rate * walk / chance if chance else 1.0) * piece, tokens_max)
-        slow = (slow + step.step_s(_with_prompt(large, together, demand.prompt_mean / 2))) / 2
+        slow = (slow + _beside_s(step, demand, large, together)) / 2
         first, again = 1 - math.exp(-rate * plain), 1 - math.exp(-rate * slow)
         chance = first / (1 - again + first)
         walk = chance * slow + (1 - chance) * plain
         busy = chance * slow / walk
         also = 1 - math.exp(-rate * slow * (1 - keep) / (stages - 1))
-        beside = other + also * (step.step_s(_with_prompt(small, piece, demand.prompt_mean / 2)) - other)
+        beside = other + also * (_beside_s(step, demand, small, piece) - other)
         keep = (keep + _rest_of_round(stages, beside, slow)) / 2
         # the largest batch's part of a plain round, of a slow one that it sets itself, and of one that another sets
         apart = plain / (stages * slow)
@@ -170,18 +170,18 @@ def _rest_of_round(stages: int, other_s: float, slowest_s: float) -> float:
     return 1 - (stages - 1) / stages * min(1.0, other_s / slowest_s)
 
 
-def _decoding(demand: Demand, sequences: float) -> StepLoad:
-    return StepLoad(
-        decode_sequences=max(1, round(sequences)), decode_context_tokens=round(sequences * demand.context_mean)
-    )
+def _decode_s(step: RooflineStepTime, demand: Demand, sequences: float) -> float:
+    """A step of decoding alone."""
+    return step.seconds(0, 0, round(sequences) or 1, round(sequences * demand.context_mean))
 
 
-def _with_prompt(decode: StepLoad, tokens: float, context: float) -> StepLoad:
-    return StepLoad(
-        prefill_tokens=max(1, round(tokens)),
-        prefill_context_tokens=round(tokens * context),
-        decode_sequences=decode.decode_sequences,
-        decode_context_tokens=decode.decode_context_tokens,
+def _beside_s(step: RooflineStepTime, demand: Demand, sequences: float, tokens: float) -> float:
+    """A step of decoding with so many tokens of prompts, halfway through them."""
+    return step.seconds(
+        round(tokens) or 1,
+        round(tokens * demand.prompt_mean / 2),
+        round(sequences) or 1,
+        round(sequences * demand.context_mean),
     )
 
 
@@ -224,10 +224,10 @@ def predict(
     share = demand.rate_per_s / (layout.replicas * layout.dp)
     full = at(ceiling)
     saturated = full.rate_per_s < share
-    point = full if saturated else _bisect(at, ceiling, lambda found: found.rate_per_s >= share, upper=True)
+    point = full if saturated else _crossing(at, lambda found: math.log(found.rate_per_s / share), ceiling, upper=True)
     best = full
     if not _meets(full, sla):
-        best = _bisect(at, ceiling, lambda found: not _meets(found, sla), upper=False)
+        best = _crossing(at, lambda found: math.log(_worst_miss(found, sla)), ceiling, upper=False)
         if not _meets(best, sla):
             best = full
     return Predicted(
@@ -251,24 +251,40 @@ def _promises(sla: Sla) -> bool:
 
 
 def _meets(point: OperatingPoint, sla: Sla) -> bool:
-    return (sla.ttft_p99_s is None or point.ttft_p99_s <= sla.ttft_p99_s) and (
-        sla.tpot_p99_s is None or point.tpot_p99_s <= sla.tpot_p99_s
-    )
+    return _worst_miss(point, sla) <= 1
 
 
-def _bisect(
-    at: Callable[[float], OperatingPoint],
-    ceiling: float,
-    above: Callable[[OperatingPoint], bool],
-    *,
-    upper: bool,
+def _worst_miss(point: OperatingPoint, sla: Sla) -> float:
+    """How many times over its limit the worst objective is; 0 without objectives."""
+    ratios = [point.ttft_p99_s / sla.ttft_p99_s] if sla.ttft_p99_s is not None else []
+    ratios += [point.tpot_p99_s / sla.tpot_p99_s] if sla.tpot_p99_s is not None else []
+    return max(ratios, default=0.0)
+
+
+def _crossing(
+    at: Callable[[float], OperatingPoint], excess: Callable[[OperatingPoint], float], ceiling: float, *, upper: bool
 ) -> OperatingPoint:
-    """The operating point where ``above`` turns true as concurrency grows; the side of it that ``upper`` says."""
-    low, high = 1e-3, ceiling
-    for _ in range(11):
-        middle = math.sqrt(low * high)
-        if above(at(middle)):
-            high = middle
+    """The operating point where ``excess`` turns positive as concurrency grows; the side of it that ``upper`` says.
+
+    ``excess`` is a logarithm that is about linear in that of the concurrency and positive at ``ceiling``: the straight
+    line between the ends is followed, and an end that stays put twice counts half (the Illinois rule).
+    """
+    low, high = math.log(CONCURRENCY_MIN), math.log(ceiling)
+    below, above, stayed = excess(at(CONCURRENCY_MIN)), excess(at(ceiling)), 0
+    if below >= 0:
+        return at(CONCURRENCY_MIN)
+    for _ in range(CROSSING_STEPS):
+        if high - low < CROSSING_RATIO:
+            break
+        share = below / (below - above) if math.isfinite(above) else 0.5
+        middle = low + (high - low) * min(0.95, max(0.05, share))
+        found = excess(at(math.exp(middle)))
+        if found >= 0:
+            high, above = middle, found
+            below, stayed = below / 2 if stayed > 0 else below, 1
         else:
-            low = middle
-    return at(high if upper else low)
+            low, below = middle, found
+            above, stayed = above / 2 if stayed < 0 else above, -1
+        if abs(found) < CROSSING_RATIO and (found >= 0) == upper:
+            break
+    return at(math.exp(high if upper else low))

@@ -86,19 +86,28 @@ class RooflineStepTime:
     prefill_launch_s: float = 0.0
 
     def step_s(self, load: StepLoad) -> float:
-        tokens = load.tokens
+        return self.seconds(
+            load.prefill_tokens, load.prefill_context_tokens, load.decode_sequences, load.decode_context_tokens
+        )
+
+    def seconds(
+        self, prefill_tokens: int, prefill_context_tokens: int, decode_sequences: int, decode_context_tokens: int
+    ) -> float:
+        """:meth:`step_s` of the load with these fields, which the search asks for some 100,000 times."""
+        tokens = prefill_tokens + decode_sequences
         if tokens == 0:
             return 0.0
-        experts_read_ratio = 1 - (1 - self.expert_pick_ratio) ** (tokens * self.expert_batch_ranks)
         read_bytes = (
             self.fixed_weight_bytes
-            + experts_read_ratio * self.expert_weight_bytes
-            + self.kv_bytes_per_context_token * load.decode_context_tokens
-            + self.state_bytes_per_sequence * 2 * load.decode_sequences
+            + self.kv_bytes_per_context_token * decode_context_tokens
+            + self.state_bytes_per_sequence * 2 * decode_sequences
         )
-        context_pairs = load.prefill_context_tokens + load.decode_context_tokens
+        if self.expert_weight_bytes:
+            experts_read_ratio = 1 - (1 - self.expert_pick_ratio) ** (tokens * self.expert_batch_ranks)
+            read_bytes += experts_read_ratio * self.expert_weight_bytes
+        context_pairs = prefill_context_tokens + decode_context_tokens
         flops = self.flops_per_token * tokens + self.flops_per_context_pair * context_pairs
-        busy_s = max(read_bytes / self.hbm_bytes_per_s, flops / self.flops_per_s)
+        read_s, computed_s = read_bytes / self.hbm_bytes_per_s, flops / self.flops_per_s
         comm_s = self.comm_latency_s + self.comm_bytes_per_token * tokens / self.link_bytes_per_s
-        launch_s = self.launch_s + (self.prefill_launch_s if load.prefill_tokens else 0.0)
-        return launch_s + busy_s + comm_s
+        launch_s = self.launch_s + (self.prefill_launch_s if prefill_tokens else 0.0)
+        return launch_s + (read_s if read_s > computed_s else computed_s) + comm_s
