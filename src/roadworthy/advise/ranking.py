@@ -71,8 +71,10 @@ def distinct(layouts: Sequence[LayoutPlan]) -> list[list[LayoutPlan]]:
 
 
 def name_of(group: Sequence[LayoutPlan]) -> str:
-    """``TP8 PP4 (EP or not)`` where expert parallelism makes no difference."""
-    return group[0].layout.label + (" (EP or not)" if len(group) > 1 else "")
+    """``TP8 PP4 (EP or not)`` where expert parallelism makes no difference; the numbers are those of the first."""
+    if len(group) == 1:
+        return group[0].layout.label
+    return min((judged.layout for judged in group), key=lambda layout: layout.ep).label + " (EP or not)"
 
 
 def reranked(plan: Plan, queueing: Queueing, sla: Sla) -> Plan:

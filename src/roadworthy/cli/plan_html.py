@@ -49,6 +49,7 @@ def plan_page(planned: Planned, *, needed: str = "") -> str:
             _cache_section(planned, best),
             _load_section(planned, queueing),
             _settings_section(best),
+            _warnings_section(best),
         ]
     body += [_others_section(planned, queueing), _assumptions_section(planned)]
     return page(
@@ -261,6 +262,14 @@ def _numbers(judged: LayoutPlan, numbers: Simulated | Predicted) -> tuple[str, .
 def _settings_section(best: LayoutPlan) -> str:
     rows = [(name, f"{setting.value}", setting.why) for name, setting in best.settings.items()]
     return f"<section><h2>Settings, and why</h2>{table(('setting', 'value', 'why'), rows)}</section>"
+
+
+def _warnings_section(best: LayoutPlan) -> str:
+    """What start-up would stumble over, and the setting that mends it; nothing where there is none."""
+    if not best.warnings:
+        return ""
+    rows = [(sentence(warning.message), warning.mend or "–") for warning in best.warnings]
+    return f"<section><h2>What start-up would bring to light</h2>{table(('', 'what mends it'), rows)}</section>"
 
 
 def _others_section(planned: Planned, queueing: Queueing) -> str:

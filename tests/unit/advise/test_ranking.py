@@ -70,6 +70,7 @@ def order(layouts: list[LayoutPlan], results: dict[int, Simulated], sla: Sla = S
 def test_expert_parallelism_without_effect_makes_one_group_and_one_name() -> None:
     groups = distinct([judged(tp=2), judged(tp=4), judged(tp=2, ep=2, kv_blocks=980)])
     assert [name_of(group) for group in groups] == ["TP2 (EP or not)", "TP4"]
+    assert name_of([judged(tp=2, ep=2), judged(tp=2)]) == "TP2 (EP or not)"
 
 
 @pytest.mark.parametrize(
