@@ -138,7 +138,8 @@ def _term(report: CostReport) -> str:
     ]
     rows.append(("paid", "", "", f"{term.own:,.0f}", f"{term.api:,.0f}"))
     rows.append(("discounted to the start", "", "", f"{term.own_present:,.0f}", f"{term.api_present:,.0f}"))
-    return table(("", "tokens", "clusters", "own", "API"), rows)
+    remark = f"Own sends {tokens(term.overflow_tokens)} tokens to the API, where another cluster would cost more."
+    return table(("", "tokens", "clusters", "own", "API"), rows) + (notes((remark,)) if term.overflow_tokens else "")
 
 
 def _inputs(report: CostReport) -> str:

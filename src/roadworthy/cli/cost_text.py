@@ -179,6 +179,8 @@ def _term(report: CostReport, style: Style) -> Iterator[str]:
         yield f"  {year.year:<10}{tokens(year.tokens):>12}{year.clusters:>10}{year.own:>14,.0f}{year.api:>14,.0f}"
     yield f"  {'paid':<32}{term.own:>14,.0f}{term.api:>14,.0f}"
     yield f"  {'discounted to the start':<32}{term.own_present:>14,.0f}{term.api_present:>14,.0f}"
+    if term.overflow_tokens > 0:
+        yield f"  own sends {tokens(term.overflow_tokens)} tokens to the API, where another cluster would cost more"
     if term.payback_month is None:
         yield "  self-hosting does not pay back within the term"
     elif term.payback_month > 0:

@@ -132,6 +132,7 @@ class TermComparison:
         own, api: as paid. own_present, api_present: discounted to the start at the same rate.
         payback_month: the first month by whose end the own service has cost less, discounted, and stays so; None when
             there is none within the term, 0 when it is cheaper from the start.
+        overflow_tokens: what the own stream sends to the API, because another cluster would cost more.
     """
 
     months: int
@@ -140,6 +141,7 @@ class TermComparison:
     own_present: float
     api_present: float
     payback_month: int | None
+    overflow_tokens: float
     years: tuple[Year, ...]
 
     @property
@@ -171,6 +173,7 @@ def compare_term(
     own_present, api_present = term.setup_cost, 0.0
     behind = [own_present > api_present]
     years: list[Year] = []
+    sent = 0.0
     held, each = 1, tokens_per_s * SECONDS_PER_MONTH * max_utilisation_ratio
     for first in range(1, term.months + 1, 12):
         own_year, api_year, tokens = 0.0, 0.0, 0.0
@@ -182,6 +185,7 @@ def compare_term(
                 needed -= 1
             held = max(held, needed)
             served = min(volume, held * each)
+            sent += volume - served
             own = fixed_per_month * held + (variable * served + price * (volume - served)) / MTOK
             own += term.exit_cost if month == term.months else 0.0
             api = price * volume / MTOK
@@ -199,5 +203,6 @@ def compare_term(
         own_present=own_present,
         api_present=api_present,
         payback_month=None if last_behind == term.months else last_behind + 1,
+        overflow_tokens=sent,
         years=tuple(years),
     )

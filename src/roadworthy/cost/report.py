@@ -129,7 +129,7 @@ def make_report(
         else None
     )
     overflow = None
-    if clusters > 1 and price is not None and cost.data_may_leave and "customisation" not in cost.needs:
+    if clusters > 1 and price is not None and _may_overflow(deployment):
         kept = (clusters - 1) * capacity_tokens_per_month(total, use.most)
         overflow = Overflow(
             clusters=clusters - 1,
@@ -147,6 +147,7 @@ def make_report(
         variable_per_mtok=cost.variable_per_mtok,
         mix=mix,
         api=api,
+        overflow=_may_overflow(deployment),
     )
     facts = Facts(
         cost=cost,
@@ -229,6 +230,11 @@ class _Use:
         return cls(mean=mean, most=mean / max(hours), hours=hours)
 
 
+def _may_overflow(deployment: Deployment) -> bool:
+    """Whether an API could take what the clusters do not serve."""
+    return deployment.cost.data_may_leave and "customisation" not in deployment.cost.needs
+
+
 def _term(
     deployment: Deployment, prices: Prices, fixed: FixedCost, price: float | None, total: float, volume: float,
     most: float,
@@ -254,7 +260,7 @@ def _term(
         tokens_per_s=total,
         variable=cost.variable_per_mtok,
         max_utilisation_ratio=most,
-        overflow=cost.data_may_leave and "customisation" not in cost.needs,
+        overflow=_may_overflow(deployment),
     )
 
 
@@ -275,8 +281,8 @@ def _notes(
         notes.append("No latency is promised, so the throughput is that of full concurrency.")
     if not throughput.searched:
         notes.append(
-            "A run serves what it is asked: if its rate lies below the highest within the SLA, the capacity is higher and "
-            "a token cheaper than said here."
+            "A run serves what it is asked: if its rate lies below the highest within the SLA, the capacity is higher "
+            "and a token cheaper than said here."
         )
     notes.append(f"Fixed cost: {fixed.source}.")
     if any(not one.stated for one in fixed.inputs):

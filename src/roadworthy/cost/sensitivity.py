@@ -36,19 +36,31 @@ class Case:
     variable_per_mtok: float
     mix: Mix
     api: ApiPrices | None
+    overflow: bool = False
+
+    @property
+    def price_per_mtok(self) -> float:
+        """The API's price for the mix; 0 where none is known."""
+        return blended(self.mix, self.api) if self.api is not None else 0.0
 
     def own_cost_per_mtok(self) -> float:
-        """Own cost of a million tokens at the volume, with the clusters that it needs."""
+        """Own cost of a million tokens at the volume, with the clusters that it needs or, with ``overflow``, with one
+        fewer and the rest at the API if that is cheaper."""
         full = self.tokens_per_s * SECONDS_PER_MONTH
-        volume = self.volume_tokens_per_month or full * self.utilisation_ratio
-        clusters = clusters_needed(volume, self.tokens_per_s, self.max_utilisation_ratio)
         if self.volume_tokens_per_month is None:
-            clusters = 1
-        return self.fixed_per_month * clusters / volume * MTOK + self.variable_per_mtok
+            return self.fixed_per_month / (full * self.utilisation_ratio) * MTOK + self.variable_per_mtok
+        volume = self.volume_tokens_per_month
+        clusters = clusters_needed(volume, self.tokens_per_s, self.max_utilisation_ratio)
+        own = self.fixed_per_month * clusters + self.variable_per_mtok * volume / MTOK
+        if self.overflow and self.api is not None and clusters > 1:
+            kept = (clusters - 1) * full * self.max_utilisation_ratio
+            tokens_cost = self.price_per_mtok * (volume - kept) + self.variable_per_mtok * kept
+            own = min(own, self.fixed_per_month * (clusters - 1) + tokens_cost / MTOK)
+        return own / volume * MTOK
 
     def result(self) -> float:
         """Own cost over API price, or own cost where there is no price."""
-        price = blended(self.mix, self.api) if self.api is not None else 0.0
+        price = self.price_per_mtok
         return self.own_cost_per_mtok() / price if price > 0 else self.own_cost_per_mtok()
 
 
@@ -144,7 +156,7 @@ def _price(case: Case, prices: Prices, lists: tuple[ApiPrices, ...]) -> Iterator
         return
 
     def shown(one: Case) -> str:
-        return f"{blended(one.mix, one.api):.3g}" if one.api is not None else ""
+        return f"{one.price_per_mtok:.3g}"
 
     if len(lists) > 1:
         ordered = sorted((api, *lists), key=lambda one: blended(case.mix, one))

@@ -45,13 +45,15 @@ def test_half_the_use_doubles_the_cost() -> None:
     assert use.at_high == pytest.approx(found.result * 0.6 / 0.9)
 
 
-def test_a_stated_volume_is_moved_instead_and_can_need_another_cluster() -> None:
-    found = report(CostSpec(fixed_per_month=57_000, api=API, volume_tokens_per_month=15_000_000_000))
-    names = {one.name for one in found.influences}
-    assert "utilisation" not in names
+@pytest.mark.parametrize(("may_leave", "cost"), [(False, 2 * 57_000), (True, 57_000 + 2.5 * (22_500 - 18_299))])
+def test_a_stated_volume_is_moved_instead_and_can_need_another_cluster(may_leave: bool, cost: float) -> None:
+    """22.5 B do not fit one cluster: a second one, or the rest at the API where the data may leave."""
+    stated = CostSpec(fixed_per_month=57_000, api=API, volume_tokens_per_month=15 * 10**9, data_may_leave=may_leave)
+    found = report(stated)
+    assert "utilisation" not in {one.name for one in found.influences}
     volume = next(one for one in found.influences if one.name == "volume")
     assert volume.reach[0] <= found.result <= volume.reach[1]
-    assert volume.at_high == pytest.approx(2 * 57_000 / 22.5e9 * 1e6 / 2.5)
+    assert volume.at_high == pytest.approx(cost / 22.5e9 * 1e6 / 2.5, rel=1e-4)
 
 
 def test_a_price_that_knows_no_cache_is_not_moved_by_it() -> None:
