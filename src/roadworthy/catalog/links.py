@@ -55,6 +55,12 @@ def inside_node(gpu: Gpu, *, nvlink_bytes_per_s: float | None = None) -> Link:
             kind="nvlink", bytes_per_s=both_directions / 2, efficiency_ratio=facts["nvlink_efficiency_ratio"],
             latency_s=facts["nvlink_latency_s"], sources=_sources("nvlink"),
         )  # fmt: skip
+    return to_host(gpu)
+
+
+def to_host(gpu: Gpu) -> Link:
+    """The link between one GPU and its host's memory: sixteen lanes of PCIe."""
+    facts = _facts()
     major, minor = gpu.compute_capability
     generation = facts["pcie_generation_by_capability"].get(f"{major}.{minor}", 4)
     rate = next(entry["bytes_per_s"] for entry in facts["pcie"] if entry["generation"] == generation)

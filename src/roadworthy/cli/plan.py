@@ -47,9 +47,11 @@ def command(
     needed = needed_words(planned)
     if as_json:
         from roadworthy.cli.output import print_json
+        from roadworthy.cli.plan_advice import plan_options
         from roadworthy.cli.plan_json import plan_json
 
-        print_json(plan_json(planned.plan, needed=needed, queueing=planned.queueing))
+        options = plan_options(planned)
+        print_json(plan_json(planned.plan, needed=needed, queueing=planned.queueing, options=options))
     else:
         _print(planned, needed, show_all)
     if html is not None:

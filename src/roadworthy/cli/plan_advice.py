@@ -1,7 +1,8 @@
-"""What start-up would stumble over, as lines of the report."""
+"""What start-up would stumble over, and what else could be done, as lines of the report."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
@@ -9,19 +10,79 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from roadworthy.core.units import format_count, format_duration, format_gib
+from roadworthy.plan.options import options_of
+
 if TYPE_CHECKING:
-    from roadworthy.plan.values import LayoutPlan
+    from roadworthy.cli.wiring import Planned
+    from roadworthy.plan.values import LayoutPlan, PlanOption
+
+_TITLES = {
+    "fp8_kv_cache": "FP8 KV cache",
+    "weights_in_host_memory": "weights in host memory",
+    "kv_cache_in_host_memory": "KV cache in host memory",
+    "expert_balancing": "expert balancing (EPLB)",
+    "units_inside_a_host": "independent units inside a host",
+}
 
 
-def warnings_report(best: LayoutPlan) -> RenderableType:
+def warnings_report(best: LayoutPlan) -> Iterator[RenderableType]:
     """The warnings of the layout to run, each with the setting that mends it; nothing where there is none."""
     if not best.warnings:
-        return Text("")
+        return
     lines = [
         _item(Text.assemble((warning.message, ""), (f"; {warning.mend}" if warning.mend else "", "bold")))
         for warning in best.warnings
     ]
-    return Group(Text("\nStart-up", style="bold yellow"), *lines)
+    yield Group(Text("\nStart-up", style="bold yellow"), *lines)
+
+
+def plan_options(planned: Planned) -> tuple[PlanOption, ...]:
+    """Alternatives to the layout to run; to the nearest where none fits."""
+    lacking = [judged for judged in planned.plan.layouts if judged.ranks]
+    chosen = planned.plan.best or min(lacking, key=lambda judged: judged.short_by_bytes, default=None)
+    if chosen is None:
+        return ()
+    return options_of(planned.deployment, planned.model, planned.gpu, planned.plan, chosen)
+
+
+def options_report(options: Sequence[PlanOption]) -> Iterator[RenderableType]:
+    """One line an option: what to set, what it does to memory and to time; nothing where there is none."""
+    if not options:
+        return
+    lines = []
+    for option in options:
+        settings = ", ".join(f"{name}: {_shown(value)}" for name, value in option.settings.items())
+        effects = _effects(option) if option.possible else ["not possible"]
+        lines.append(
+            _item(
+                Text.assemble(
+                    (_TITLES[option.name], "bold"), f" ({settings})" if settings else "", ": ",
+                    "; ".join([*effects, option.message]),
+                )
+            )
+        )  # fmt: skip
+    yield Group(Text("\nOptions", style="bold"), *lines)
+
+
+def _effects(option: PlanOption) -> list[str]:
+    effects = []
+    if option.resident_requests is not None:
+        effects.append(f"{option.resident_requests:+,} resident requests" if option.resident_requests else "")
+    if option.device_bytes:
+        sign = "+" if option.device_bytes > 0 else "-"
+        effects.append(f"{sign}{format_gib(abs(option.device_bytes))} on a rank beside the pool")
+    if option.host_bytes:
+        effects.append(f"{format_gib(option.host_bytes, 0)} of host memory")
+    if option.tpot_s is not None:
+        effects.append(f"TPOT P50 {format_duration(option.tpot_s)}")
+    return [effect for effect in effects if effect]
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return format_count(value) if isinstance(value, int) else str(value)
 
 
 def _item(text: Text) -> Padding:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from roadworthy.cli.output import plain
@@ -10,10 +10,12 @@ from roadworthy.plan.weights import checkpoint_totals
 
 if TYPE_CHECKING:
     from roadworthy.advise.queueing import Queueing, Simulated
-    from roadworthy.plan.values import LayoutPlan, Plan
+    from roadworthy.plan.values import LayoutPlan, Plan, PlanOption
 
 
-def plan_json(plan: Plan, *, needed: str = "", queueing: Queueing | None = None) -> Mapping[str, object]:
+def plan_json(
+    plan: Plan, *, needed: str = "", queueing: Queueing | None = None, options: Sequence[PlanOption] = ()
+) -> Mapping[str, object]:
     """Every layout, best first. ``needed`` says what would be needed where nothing fits; ``queueing`` is what the
     order of the first layouts rests on, None when they were not simulated."""
     totals = checkpoint_totals(plan.model)
@@ -30,6 +32,7 @@ def plan_json(plan: Plan, *, needed: str = "", queueing: Queueing | None = None)
         "assumptions": plan.assumptions,
         "ranked_by": "simulation" if queueing is not None and queueing.results else "analytic",
         "not_simulated": {layout.label: why for layout, why in queueing.skipped.items()} if queueing else {},
+        "options": options,
         "layouts": [layout_json(judged, queueing.of(judged) if queueing else None) for judged in plan.layouts],
     }
 

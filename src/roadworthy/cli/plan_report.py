@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from roadworthy.advise.ranking import distinct, name_of
-from roadworthy.cli.plan_advice import warnings_report
+from roadworthy.cli.plan_advice import options_report, plan_options, warnings_report
 from roadworthy.cli.plan_queueing import pareto_report, queueing_report
 from roadworthy.core.units import GIB, format_bytes, format_count, format_duration, format_gib
 from roadworthy.plan.weights import checkpoint_totals
@@ -57,9 +57,10 @@ def report(planned: Planned, *, needed: str = "", show_all: bool = False) -> Ite
         yield Text.assemble(("\nBest: ", "bold"), (best.layout.label, "bold green"), _stage_words(best))
         yield _memory(best)
         yield _capacity(best)
-        yield warnings_report(best)
+        yield from warnings_report(best)
         yield _settings(best)
         yield _speed(deployment, best)
+    yield from options_report(plan_options(planned))
     yield _losers(plan, show_all)
     if show_all:
         yield from pareto_report(planned)

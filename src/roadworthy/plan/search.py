@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from roadworthy.catalog.links import to_host
 from roadworthy.core.units import GIB, format_bytes, format_gib
 from roadworthy.plan.cache import CacheGroup, CacheLayout
 from roadworthy.plan.cache_groups import cache_layout, in_flight_tokens
@@ -73,9 +74,21 @@ def make_plan(deployment: Deployment, model: ModelSpec, gpu: Gpu) -> Plan:
         SpecError: engine settings or context length that cannot be.
         Unsupported: a cache that is not known here.
     """
+    case = _case_of(deployment, model, gpu)
+    layouts = [_judge(case, layout) for layout in _layouts(case)]
+    totals = checkpoint_totals(model)
+    return Plan(
+        model=model,
+        weights_bytes_total=totals.bytes,
+        assumptions=_assumptions(case),
+        layouts=ranked(layouts, deployment.sla),
+    )
+
+
+def _case_of(deployment: Deployment, model: ModelSpec, gpu: Gpu) -> _Case:
     fixed = fixed_settings(deployment, model, gpu)
     demand = demand_of(deployment.workload)
-    case = _Case(
+    return _Case(
         deployment=deployment,
         model=model,
         gpu=gpu,
@@ -85,14 +98,11 @@ def make_plan(deployment: Deployment, model: ModelSpec, gpu: Gpu) -> Plan:
         max_model_len_tokens=context_tokens(fixed, demand, model),
         startup=StartupCase.of(deployment, model, gpu),
     )
-    layouts = [_judge(case, layout) for layout in _layouts(case)]
-    totals = checkpoint_totals(model)
-    return Plan(
-        model=model,
-        weights_bytes_total=totals.bytes,
-        assumptions=_assumptions(case),
-        layouts=ranked(layouts, deployment.sla),
-    )
+
+
+def judge_layout(deployment: Deployment, model: ModelSpec, gpu: Gpu, layout: Layout) -> LayoutPlan:
+    """One layout judged as :func:`make_plan` judges all. Raises the same errors."""
+    return _judge(_case_of(deployment, model, gpu), layout)
 
 
 def _layouts(case: _Case) -> Sequence[Layout]:
@@ -128,6 +138,9 @@ def _measured(case: _Case, layout: Layout) -> LayoutPlan:
         case.model, layout, case.deployment.cluster, case.gpu, cache=case.fixed.cache,
         context_tokens=case.demand.context_mean,
     )  # fmt: skip
+    if case.startup.offload_bytes:
+        hosted = sum(-stage.buffers.get("cpu_offload", 0) for stage in weights)
+        step = replace(step, launch_s=step.launch_s + hosted / to_host(case.gpu).achieved_bytes_per_s)
     knobs, pool = _settled(case, layout, cache, weights)
     if pool.feasible is False:
         return _plan_of(case, layout, cache, knobs, pool, concurrency=0.0, holds=0)
@@ -286,7 +299,7 @@ def _assumptions(case: _Case) -> tuple[str, ...]:
         lines.append("the vision tower is loaded; --language-model-only would drop it")
     lines.append(f"speed: {calibration.source}; error band {calibration.error_band:.0%}, before queueing")
     lines.append("prefix-cache hits are not credited; sessions are counted as separate requests")
-    lines.append("not modelled: cross-layer overlap, MoE load imbalance, weight or KV offload, LoRA, buffers of DeepEP")
+    lines.append("not modelled: cross-layer overlap, MoE load imbalance, hits of an offloaded KV cache, buffers of DeepEP")
     if case.deployment.model.weights != "native":
         lines.append(
             f"weights: {case.deployment.model.weights} means every linear layer requantised, embedding, head, router "

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from roadworthy.catalog.engines import batch_defaults
-from roadworthy.core.units import format_gib
+from roadworthy.core.units import GIB, format_gib
 from roadworthy.plan.eplb import IGNORING_FAMILIES, Eplb
 from roadworthy.plan.layouts import mla_attention, routed_experts
 from roadworthy.plan.lora import NO_LORA_FAMILIES, LoraSlots
@@ -45,6 +45,7 @@ class StartupCase:
     settings: Mapping[str, Scalar]
     eplb: Eplb | None
     lora: LoraSlots | None
+    offload_bytes: int = 0
 
     @classmethod
     def of(cls, deployment: Deployment, model: ModelSpec, gpu: Gpu) -> StartupCase:
@@ -58,6 +59,7 @@ class StartupCase:
             settings=settings,
             eplb=Eplb.of(settings),
             lora=LoraSlots.of(settings),
+            offload_bytes=_offload_bytes(settings),
         )
 
     @property
@@ -70,6 +72,10 @@ class StartupCase:
         redundant = self.eplb.redundant if self.eplb is not None and self.balances else 0
         return split_of(tp=layout.tp, pp=layout.pp, dp=layout.dp, ep=layout.ep, redundant_experts=redundant)
 
+    def offloaded(self, loaded: StageWeights) -> int:
+        """Weight bytes of a rank that ``cpu_offload_gb`` keeps in host memory."""
+        return min(self.offload_bytes, loaded.parameter_bytes)
+
     def beside(self, loaded: StageWeights, *, split: Split, layers: range) -> StageWeights:
         """``loaded`` with what LoRA and EPLB allocate beside the model on the same rank."""
         extra = dict(loaded.buffers)
@@ -77,7 +83,14 @@ class StartupCase:
             extra["lora_slots"] = self.lora.bytes_on_rank(self.model, split=split, layers=layers) or 0
         if self.eplb is not None and self.balances:
             extra["eplb"] = self.eplb.state_bytes(self.model, split=split, layers=layers)
+        extra["cpu_offload"] = -self.offloaded(loaded)
         return replace(loaded, buffers={name: size for name, size in extra.items() if size})
+
+
+def _offload_bytes(settings: Mapping[str, Scalar]) -> int:
+    """``cpu_offload_gb`` counts GiB of each GPU (`vllm/config/offload.py`)."""
+    value = settings.get("cpu_offload_gb")
+    return round(value * GIB) if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0 else 0
 
 
 def refusals(case: StartupCase, layout: Layout) -> tuple[str, ...]:

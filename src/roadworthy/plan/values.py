@@ -129,6 +129,30 @@ class StartupWarning:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOption:
+    """Another way to run the chosen layout, or another layout, and what it changes.
+
+    Args:
+        settings: what to set, in the engine's spelling; empty where the layout itself is the change.
+        possible: False where the engine, the model or the memory does not allow it; ``message`` says why.
+        device_bytes: change of what a rank takes beside its KV pool; negative frees memory.
+        host_bytes: host memory that one replica takes.
+        resident_requests: change of the requests of full length that one data-parallel rank holds, None when not
+            applicable.
+        tpot_s: median time per output token with the option, None when not modelled.
+    """
+
+    name: str
+    settings: Mapping[str, str | int | float | bool]
+    possible: bool
+    message: str
+    device_bytes: int = 0
+    host_bytes: int = 0
+    resident_requests: int | None = None
+    tpot_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutPlan:
     """One layout judged.
 

@@ -142,7 +142,7 @@ def test_models_lists_every_catalog_model_with_its_source() -> None:
     runner = CliRunner(env={"COLUMNS": "80", "NO_COLOR": "1"})
     text = runner.invoke(models_command, [], standalone_mode=False).stdout
     document = json.loads(runner.invoke(models_command, ["--json"], standalone_mode=False).stdout)
-    assert len(document["models"]) == 9
+    assert len(document["models"]) == 12
     for model in document["models"]:
         assert model["id"] in text
         assert model["source"] in text
