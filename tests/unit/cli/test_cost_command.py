@@ -142,3 +142,16 @@ def test_the_report_keeps_to_80_columns(tmp_path: Path, cost: str) -> None:
     result = run(write(tmp_path, cost), "--measured", measured(tmp_path))
     assert result.exception is None
     assert max(len(line) for line in result.stdout.splitlines()) <= 80
+
+
+@pytest.mark.parametrize("name", ["deepseek-v4-flash-2xh200", "kimi-k3-32xh100", "deepseek-v4-pro-8xh200"])
+def test_an_example_is_answered_with_its_reasons(examples: Path, name: str) -> None:
+    result = run(examples / f"{name}.yaml", "--json")
+    found = json.loads(result.stdout)
+    assert result.return_value == (1 if found["sla_met_at_asked_rate"] is False else 0)
+    assert found["fixed_per_month_range"]["low"] <= found["fixed_per_month"] <= found["fixed_per_month_range"]["high"]
+    assert found["unit_cost_per_mtok"] == pytest.approx(
+        found["fixed_per_month"] / found["capacity_tokens_per_month"] * 1e6
+    )
+    assert found["decision"]
+    assert found["reasons"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from roadworthy.catalog.gpus import gpu_by_name
@@ -171,6 +173,8 @@ def test_base_low_and_high_of_32_owned_h100_from_the_catalog() -> None:
     assert fixed is not None
     low, high = fixed.range
     assert fixed.per_month == pytest.approx(61_105, abs=1)
+    page = (Path(__file__).resolve().parents[3] / "docs" / "concepts" / "cost.md").read_text(encoding="utf-8")
+    assert f"{fixed.per_month:,.0f} USD a month, {low:,.0f} to {high:,.0f}" in page.replace("\n", " ")
     assert low == pytest.approx(37_000, abs=500)
     assert high == pytest.approx(99_000, abs=500)
     assert sum(money for _, money in fixed.parts) == pytest.approx(fixed.per_month)
@@ -194,3 +198,8 @@ def test_57k_lies_within_the_range() -> None:
     fixed = fixed_cost(CostSpec(), CLUSTER, gpu_by_name("H100-80GB"))
     assert fixed is not None
     assert fixed.range[0] < FIXED < fixed.range[1]
+
+
+def test_the_briefs_volume_at_a_flat_weeks_price() -> None:
+    price = blended(Mix(input_ratio=SLA_TABLE, peak_ratio=peak_ratio((), V4)), V4)
+    assert break_even_tokens_per_month(FIXED, price) == pytest.approx(37.5e9, rel=2e-3)

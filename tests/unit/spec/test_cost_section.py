@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -105,6 +106,14 @@ def test_a_contradiction_is_named_where_it_stands(text: str, path: str) -> None:
 def test_an_absurd_value_gets_the_wanted_one(text: str, word: str) -> None:
     (found,) = problems(text)
     assert word in f"{found.wanted} {found.hint}"
+
+
+def test_the_section_of_the_guide_reads() -> None:
+    guide = (Path(__file__).resolve().parents[3] / "docs" / "guides" / "buy-or-build.md").read_text(encoding="utf-8")
+    section = guide.partition("```yaml\n")[2].partition("```")[0]
+    assert section.startswith("cost:")
+    _, found = check_text(f"model: {{config: tiny}}\n{section}", source="x.yaml")
+    assert not found
 
 
 def test_leaving_out_what_the_hint_says_mends_it() -> None:
