@@ -20,6 +20,8 @@ svg text.api-label{fill:var(--undecided);font-weight:600;stroke:none}
 svg .swing{fill:var(--accent);opacity:.55}
 svg .even{stroke:var(--text);stroke-width:1.4}
 svg text.name{fill:var(--text)}
+svg .hour{fill:var(--accent);opacity:.55}
+svg .hour.peak{fill:var(--undecided);opacity:.75}
 """
 
 
@@ -119,6 +121,30 @@ def tornado(swings: Sequence[Swing], *, base: float, even: float | None) -> str:
     if even is not None:
         parts.append(f'<line class="even" x1="{x.px(even):.1f}" x2="{x.px(even):.1f}" y1="{_TOP}" y2="{bottom}"/>')
     return _svg("what each input does to the result", bottom + 26, parts)
+
+
+def hour_bars(shares: Sequence[float], peak_hours: Sequence[int]) -> str:
+    """Use of each hour of a day, UTC; hours at the API's peak price in another colour. Empty without a profile."""
+    if not shares:
+        return ""
+    height, bottom = 170, 140
+    step = (WIDTH - _LEFT - _RIGHT) / len(shares)
+    y = Axis(low=0, high=1, start_px=bottom, end_px=_TOP)
+    parts = [
+        f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y.px(tick):.1f}" y2="{y.px(tick):.1f}"/>'
+        f'<text x="{_LEFT - 7}" y="{y.px(tick) + 4:.1f}" text-anchor="end">{tick:.0%}</text>'
+        for tick in (0, 0.5, 1)
+    ]
+    for hour, share in enumerate(shares):
+        left, top = _LEFT + hour * step, y.px(share)
+        kind = "hour peak" if hour in peak_hours else "hour"
+        parts.append(
+            f'<rect class="{kind}" x="{left + 1:.1f}" y="{top:.1f}" width="{step - 2:.1f}" '
+            f'height="{bottom - top:.1f}"><title>{hour:02d}:00 UTC: {share:.0%}</title></rect>'
+        )
+        if hour % 3 == 0:
+            parts.append(f'<text x="{left + step / 2:.1f}" y="{bottom + 16}" text-anchor="middle">{hour:02d}</text>')
+    return _svg("use by hour of the day, UTC", height, parts)
 
 
 def _label(kind: str, end: tuple[float, float], x: Axis, y: Axis) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from html import escape
 from typing import TYPE_CHECKING
 
-from roadworthy.bench.cost_plots import STYLE, Swing, break_even_curve, tornado
+from roadworthy.bench.cost_plots import STYLE, Swing, break_even_curve, hour_bars, tornado
 from roadworthy.bench.report_page import notes, page, table
 from roadworthy.cli.cost_text import money_axis, own_cost, tokens
 from roadworthy.cost.compare import clusters_needed
@@ -26,6 +26,7 @@ def render_page(report: CostReport) -> str:
         _banner(report),
         _section("Why", notes(report.decision.reasons)),
         _section("Break-even", _curve(report)),
+        _section("Use by hour of the day, UTC", _hours(report)),
         _section("What moves the result most", _tornado(report)),
         _section(f"Fixed cost a month, {report.fixed.currency}", _fixed(report)),
         _section("Tokens and prices", table((), tuple(_numbers(report)))),
@@ -63,6 +64,16 @@ def _curve(report: CostReport) -> str:
         volume=tokens,
         currency=report.fixed.currency,
     )
+
+
+def _hours(report: CostReport) -> str:
+    peak = report.api.peak_hours if report.api is not None and report.api.peak_multiplier != 1 else ()
+    drawn = hour_bars(report.hours, peak)
+    words = (
+        f"Mean {report.utilisation_ratio:.0%}; it can rise to {report.max_utilisation_ratio:.0%} before the busiest "
+    )
+    words += "hour is full." + (" The other colour marks the API's peak hours." if peak else "")
+    return drawn + notes((words,)) if drawn else ""
 
 
 def _own_steps(report: CostReport, far: float) -> Iterator[tuple[float, float]]:

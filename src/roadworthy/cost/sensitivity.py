@@ -218,8 +218,10 @@ def _fixed(case: Case, fixed: FixedCost, cost: CostSpec, cluster: ClusterSpec, p
         band = one.band
         exact = band.low == band.high
         ends = (band.base * (1 - step), band.base * (1 + step)) if exact else (band.low, band.high)
-        if one.name == "pue" and exact:
-            ends = (max(1.0, ends[0]), ends[1])
+        if one.name == "pue":
+            ends = (max(1.0, ends[0]), max(1.0, ends[1]))
+        if one.name == "resale_ratio":
+            ends = (min(1.0, ends[0]), min(1.0, ends[1]))
         results = [
             replace(case, fixed_per_month=fixed_with(fixed, one.name, end, cost, cluster)).result() for end in ends
         ]
