@@ -87,23 +87,29 @@ def _available_bytes(
     if kv_pool_bytes is not None:
         if gpu.id == "cpu":  # no figure for host memory is part of the plan: the pool is what the operator set
             return kv_pool_bytes
-        room = gpu.device_bytes - extra.runtime_bytes - loaded.total_bytes - extra.in_budget_bytes
+        room = gpu.device_bytes - extra.runtime_bytes - _weights_bytes(loaded, extra) - extra.in_budget_bytes
         return min(kv_pool_bytes, room)
-    return math.ceil(gpu.device_bytes * utilisation_ratio) - loaded.total_bytes - extra.in_budget_bytes
+    return math.ceil(gpu.device_bytes * utilisation_ratio) - _weights_bytes(loaded, extra) - extra.in_budget_bytes
+
+
+def _weights_bytes(loaded: StageWeights, extra: Overhead) -> int:
+    """What the engine logs as loaded."""
+    return loaded.total_bytes + extra.loaded_bytes
 
 
 def _budget(
     layout: Layout, gpu: Gpu, stage: int, loaded: StageWeights, extra: Overhead, available_bytes: int
 ) -> MemoryBudget:
     pool = max(0, available_bytes)
-    used = loaded.total_bytes + extra.in_budget_bytes + extra.runtime_bytes + pool
+    taken = extra.activation_bytes + extra.comm_bytes + extra.cudagraph_bytes + extra.runtime_bytes
+    used = _weights_bytes(loaded, extra) + taken + pool
     device = max(gpu.device_bytes, used) if gpu.id == "cpu" else gpu.device_bytes
     return MemoryBudget(
         rank=stage * layout.tp,
         count=layout.tp * layout.dp * layout.replicas,
         stage=stage,
         device_bytes=device,
-        weights_bytes=loaded.total_bytes,
+        weights_bytes=_weights_bytes(loaded, extra),
         activation_bytes=extra.activation_bytes,
         comm_bytes=extra.comm_bytes,
         runtime_bytes=extra.runtime_bytes,

@@ -1,9 +1,8 @@
 """What a rank needs besides weights and KV pool: transient peak, workspaces, collectives, CUDA graphs, context.
 
-Exact where vLLM's sizes follow from shapes; one labelled assumption covers the rest. For the model classes that were
-measured on a GPU (facts: gpu_measured.json) the modelled parts stand alone; for the others the total is not let below
-5 GiB, or 8 GiB with data-parallel attention on single-GPU ranks (facts: models.md section 6), and the difference is
-shown as assumed.
+Sizes follow from shapes; what the shapes do not give was measured on H200 (docs/reference/plan-accuracy.md recomputes
+every case). Kimi-K3 could not be measured: its total is not let below 5 GiB, or 8 GiB with data-parallel attention on
+single-GPU ranks, and the difference is shown as assumed.
 """
 
 from __future__ import annotations
@@ -14,25 +13,37 @@ from typing import TYPE_CHECKING
 from roadworthy.core.units import GIB, MIB
 from roadworthy.plan.layouts import mla_attention, routed_experts
 from roadworthy.plan.weights.formats import round_up
-from roadworthy.spec.model import DenseMlp, ModelSpec, V4Attention
+from roadworthy.spec.model import DenseMlp, GqaAttention, ModelSpec, V4Attention
 
 if TYPE_CHECKING:
     from roadworthy.catalog.gpus import Gpu
     from roadworthy.plan.values import Layout
 
 NON_TORCH_GROWTH_BYTES = round(0.24 * GIB)
-"""Kernel libraries' own workspaces, measured 0.22 and 0.24 GiB on H200 at TP1."""
+"""Kernel libraries' own workspaces: 0.22 to 0.26 GiB in every case."""
 CUSTOM_ALL_REDUCE_BYTES = 64 * MIB
 SYMMETRIC_MEMORY_BYTES = 64 * MIB
 """Upper ends in `vllm/distributed/device_communicators/all_reduce_utils.py`; used when tp > 1."""
 NCCL_BYTES = {1: 0, 2: 342 * MIB}
 NCCL_BYTES_MANY = 392 * MIB
 """NCCL's buffers by world size; taken before the engine's baseline snapshot, so outside the budget."""
-GRAPH_BYTES_PER_SIZE = round(19.4 * MIB)
-"""One captured batch size costs this: 0.99 GiB for 51 sizes (32 layers) and 0.35 GiB for 19 (27 layers) measured."""
-MEASURED_FAMILIES = frozenset({"llama", "kimi_linear"})
+GRAPH_BYTES_DENSE = 630_000
+"""A captured batch size of one layer, dense models: 0.98 GiB for 51 sizes of 32 layers, 1.00 for 36 layers."""
+GRAPH_BYTES_MOE, GRAPH_BYTES_LATENT = 280_000, 580_000
+"""The same as start-up estimates it and charges: mixtures of experts with grouped attention (0.64 and 0.71 GiB for 48
+layers, 1.06 for 94), and with MLA (1.66 GiB for 61 layers, 0.28 for 27 layers and 19 sizes)."""
+SAMPLING_BYTES, SAMPLING_DENSE_BYTES, SAMPLING_DENSE_TP_BYTES = 14, 8, 4
+"""Per sequence and vocabulary entry while the profile run samples. Dense models run on vLLM's newer model runner: two
+float32 copies of the logits (Llama-3.1-8B and Qwen3-8B, to 1 MB); at TP8 half of it (Llama-3.1-70B). The others sort:
+logits, float32 logits and 64-bit indices (Qwen3-30B, Qwen3-235B and DeepSeek-V3, to 0.1 GiB)."""
+V4_LOADED_BYTES, V4_SECOND_TABLE_BYTES = 350_000_000, 268_435_456
+"""DeepSeek-V4's logged weights beyond parameters and buffers, whatever TP and number of layers: 333 and 349 MB for
+Flash, 612 and 644 MB for Pro, which has one rotary table less among its buffers and seems to load it all the same."""
+STREAMS, V4_STREAMS = 4, 4.8
+"""Hidden states alive at the peak of a layer (V4: each of its hyper-connection streams), fitted."""
+MEASURED_FAMILIES = frozenset({"llama", "kimi_linear", "qwen3_moe", "deepseek_v3", "deepseek_v4"})
 ASSUMED_TOTAL_BYTES, ASSUMED_TOTAL_DP_BYTES = 5 * GIB, 8 * GIB
-ASSUMED_BAND_BYTES, MEASURED_BAND_BYTES = 3 * GIB, GIB // 2
+ASSUMED_BAND_BYTES, STAGES_BAND_BYTES, MEASURED_BAND_BYTES = 3 * GIB, GIB, GIB // 2
 MOE_CHUNK_TOKENS = 16_384
 """Fused-MoE kernels work through a batch in pieces of at most this many tokens."""
 MLA_ROWS_MAX = 65_536
@@ -40,8 +51,16 @@ MLA_ROWS_MAX = 65_536
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overhead:
-    """Bytes of one rank of one stage. ``assumed_bytes`` is the part of ``activation_bytes`` that is not modelled;
-    ``band_bytes`` is how far the sum may be off either way."""
+    """Bytes of one rank of one stage.
+
+    Args:
+        assumed_bytes: the part of ``activation_bytes`` that is not modelled.
+        cudagraph_bytes: what the graphs take.
+        cudagraph_charged: start-up estimates them and takes them off the pool; else they come out of what the budget
+            leaves, as for dense models.
+        loaded_bytes: what loading leaves beside parameters and buffers, part of the weights that the engine logs.
+        band_bytes: how far the sum may be off either way.
+    """
 
     activation_bytes: int
     assumed_bytes: int
@@ -49,11 +68,13 @@ class Overhead:
     cudagraph_bytes: int
     runtime_bytes: int
     band_bytes: int
+    cudagraph_charged: bool = True
+    loaded_bytes: int = 0
 
     @property
     def in_budget_bytes(self) -> int:
         """What counts against the utilisation budget."""
-        return self.activation_bytes + self.comm_bytes + self.cudagraph_bytes
+        return self.activation_bytes + self.comm_bytes + (self.cudagraph_bytes if self.cudagraph_charged else 0)
 
 
 def overhead(
@@ -79,63 +100,116 @@ def overhead(
             activation_bytes=0, assumed_bytes=0, comm_bytes=0, cudagraph_bytes=0, runtime_bytes=0, band_bytes=0
         )
     last = stage == layout.pp - 1
-    transient = transient_bytes(
+    peak = peak_bytes(
         model, layout, tokens=max_num_batched_tokens, max_num_seqs=max_num_seqs if last else 0,
-        max_model_len_tokens=max_model_len_tokens,
+        max_model_len_tokens=max_model_len_tokens, block_tokens=block_tokens, scratch_rows_for=max_num_seqs,
+        scratch_capped=scratch_capped,
     )  # fmt: skip
-    transient += mla_scratch_bytes(
-        model,
-        tp=layout.tp,
-        block_tokens=block_tokens,
-        max_model_len_tokens=max_model_len_tokens,
-        max_num_seqs=max_num_seqs,
-        capped=scratch_capped,
-    )
     comm = CUSTOM_ALL_REDUCE_BYTES + SYMMETRIC_MEMORY_BYTES if layout.tp > 1 else 0
-    graphs = 0
-    if cuda_graphs:
-        graphs = len(capture_sizes(max_num_seqs)) * GRAPH_BYTES_PER_SIZE
-    modelled = transient + NON_TORCH_GROWTH_BYTES
-    assumed, band = 0, MEASURED_BAND_BYTES
+    dense = routed_experts(model) is None
+    graphs = graph_bytes(model, layers=layout.stage_layers[stage], max_num_seqs=max_num_seqs) if cuda_graphs else 0
+    modelled = peak + NON_TORCH_GROWTH_BYTES
+    assumed = 0
     if model.family not in MEASURED_FAMILIES:
         total = ASSUMED_TOTAL_DP_BYTES if layout.tp == 1 and layout.dp > 1 else ASSUMED_TOTAL_BYTES
-        assumed, band = max(0, total - modelled - comm - graphs), ASSUMED_BAND_BYTES
+        assumed = max(0, total - modelled - comm - graphs)
     nccl = NCCL_BYTES.get(layout.world_size, NCCL_BYTES_MANY)
     return Overhead(
         activation_bytes=modelled + assumed,
         assumed_bytes=assumed,
         comm_bytes=comm,
         cudagraph_bytes=graphs,
+        cudagraph_charged=not dense,
+        loaded_bytes=loaded_bytes(model),
         runtime_bytes=gpu.context_bytes + nccl,
-        band_bytes=band,
+        band_bytes=_band_bytes(model, layout),
     )
 
 
-def transient_bytes(
-    model: ModelSpec, layout: Layout, *, tokens: int, max_num_seqs: int, max_model_len_tokens: int
-) -> int:
-    """Peak of the profile run: hidden states, the widest MLP's intermediates, V4 workspaces, or the logits if larger.
+def loaded_bytes(model: ModelSpec) -> int:
+    """What loading leaves beside parameters and buffers: measured for DeepSeek-V4, not explained; elsewhere < 0.5 %."""
+    if model.family != "deepseek_v4":
+        return 0
+    compressed = {
+        layer.attention.compress_ratio > 0 for layer in model.layers if isinstance(layer.attention, V4Attention)
+    }
+    return V4_LOADED_BYTES + (V4_SECOND_TABLE_BYTES if compressed == {True} else 0)
 
-    Reproduces 1.78 GiB (Llama-3.1-8B) and 3.49 GiB (Kimi-Linear with its MLA scratch) measured at 16,384 tokens.
+
+def _band_bytes(model: ModelSpec, layout: Layout) -> int:
+    """Half a GiB where the kind of layout was measured; pipelines and data-parallel attention were not."""
+    if model.family not in MEASURED_FAMILIES or layout.dp > 1:
+        return ASSUMED_BAND_BYTES
+    return STAGES_BAND_BYTES if layout.pp > 1 else MEASURED_BAND_BYTES
+
+
+def graph_bytes(model: ModelSpec, *, layers: int, max_num_seqs: int) -> int:
+    """What CUDA graphs take, or what start-up charges for them, in a stage of ``layers``."""
+    if routed_experts(model) is None:
+        each = GRAPH_BYTES_DENSE
+    else:
+        grouped = all(isinstance(layer.attention, GqaAttention) for layer in model.layers)
+        each = GRAPH_BYTES_MOE if grouped else GRAPH_BYTES_LATENT
+    return len(capture_sizes(max_num_seqs)) * layers * each
+
+
+def peak_bytes(
+    model: ModelSpec, layout: Layout, *, tokens: int, max_num_seqs: int, max_model_len_tokens: int, block_tokens: int,
+    scratch_rows_for: int, scratch_capped: bool,
+) -> int:  # fmt: skip
+    """Peak of the profile run: the forward pass, or sampling if that is more (the last stage's alone).
+
+    The experts' workspaces and MLA's latents stay allocated; the layers' streams and MLA's up-projection do not.
     """
-    hidden_states = 3 * 2 * tokens * model.hidden_size * max(1, model.hyper_connections)
-    forward = hidden_states + _mlp_intermediate_bytes(model, layout, tokens)
+    latents, expanded = _mla_scratch(
+        model, tp=layout.tp, block_tokens=block_tokens, max_model_len_tokens=max_model_len_tokens,
+        max_num_seqs=scratch_rows_for, capped=scratch_capped,
+    )  # fmt: skip
+    kept = latents + _expert_workspace_bytes(model, layout, tokens)
+    stream = 2 * tokens * model.hidden_size
     if model.family == "deepseek_v4":
+        forward = round(V4_STREAMS * model.hyper_connections * stream)
+        forward += _v4_query_bytes(model, layout, tokens)
         forward += _v4_gather_bytes(model, tokens=tokens, max_model_len_tokens=max_model_len_tokens)
-    logits = 4 * max_num_seqs * model.vocab_size
-    return max(forward, logits)
+    else:
+        forward = STREAMS * stream + _dense_intermediate_bytes(model, layout, tokens) + expanded
+    if routed_experts(model) is not None:
+        each = SAMPLING_BYTES
+    else:
+        each = SAMPLING_DENSE_BYTES if layout.tp == 1 else SAMPLING_DENSE_TP_BYTES
+    sampling = 2 * stream + each * max_num_seqs * model.vocab_size
+    return kept + max(forward, sampling)
 
 
-def _mlp_intermediate_bytes(model: ModelSpec, layout: Layout, tokens: int) -> int:
+def _dense_intermediate_bytes(model: ModelSpec, layout: Layout, tokens: int) -> int:
+    """Gate and up, then their product, of a dense model's layers; a few dense layers among experts never peak."""
+    if routed_experts(model) is not None:
+        return 0
+    widest = max(layer.mlp.intermediate for layer in model.layers if isinstance(layer.mlp, DenseMlp))
+    return 2 * tokens * 3 * widest // layout.tp
+
+
+def _expert_workspace_bytes(model: ModelSpec, layout: Layout, tokens: int) -> int:
+    """Two workspaces of a row for each token and expert, as wide as gate and up or the output, whichever is more.
+
+    V4's FP4 kernels take a third with expert parallelism (DeepSeek-V4-Flash, TP2: 0.4 GiB more than without).
+    """
     moe = routed_experts(model)
     if moe is None:
-        widest = max(layer.mlp.intermediate for layer in model.layers if isinstance(layer.mlp, DenseMlp))
-        return 2 * tokens * 3 * widest // layout.tp  # gate and up, then their product
+        return 0
     columns = moe.intermediate if layout.ep > 1 else -(-moe.intermediate // layout.tp)
     width = moe.latent_width or model.hidden_size
-    gathered = min(tokens * layout.dp, MOE_CHUNK_TOKENS)
-    # two workspaces: gate and up, reused for the down projection; then their product, reused for the output
-    return 2 * gathered * moe.experts_per_token * (max(2 * columns, width) + max(columns, width))
+    rows = min(tokens * layout.dp, MOE_CHUNK_TOKENS) * moe.experts_per_token
+    third = width if model.family == "deepseek_v4" and layout.ep > 1 else 0
+    return 2 * rows * (max(columns, width) + max(2 * columns, width) + third)
+
+
+def _v4_query_bytes(model: ModelSpec, layout: Layout, tokens: int) -> int:
+    return max(
+        2 * tokens * layer.attention.heads // layout.tp * layer.attention.head_dim
+        for layer in model.layers
+        if isinstance(layer.attention, V4Attention)
+    )
 
 
 def _v4_gather_bytes(model: ModelSpec, *, tokens: int, max_model_len_tokens: int) -> int:
@@ -153,18 +227,34 @@ def mla_scratch_bytes(
     ``capped`` is vLLM 0.33. In 0.26 the rows were at least ``max_num_seqs`` blocks: 29.5 GiB for Kimi-Linear at 1024
     sequences.
     """
+    return sum(
+        _mla_scratch(
+            model,
+            tp=tp,
+            block_tokens=block_tokens,
+            max_model_len_tokens=max_model_len_tokens,
+            max_num_seqs=max_num_seqs,
+            capped=capped,
+        )
+    )
+
+
+def _mla_scratch(
+    model: ModelSpec, *, tp: int, block_tokens: int, max_model_len_tokens: int, max_num_seqs: int, capped: bool
+) -> tuple[int, int]:
+    """Bytes of the latents, which stay, and of the chunk they are up-projected to, which does not."""
     attention = mla_attention(model)
     if attention is None:
-        return 0
+        return 0, 0
     rows = max(min(max(8 * max_model_len_tokens, 4 * max_num_seqs * block_tokens), MLA_ROWS_MAX), block_tokens)
     if not capped:
         rows = max(rows, max_num_seqs * block_tokens)
     rows = round_up(rows, block_tokens)
     latents = rows * (attention.kv_lora_rank + attention.qk_rope_head_dim) * 2
     if model.family == "kimi_k3":
-        return latents
+        return latents, 0
     width = attention.qk_nope_head_dim + attention.v_head_dim
-    return latents + rows * (attention.heads // tp) * width * 2
+    return latents, rows * (attention.heads // tp) * width * 2
 
 
 def capture_sizes(max_num_seqs: int) -> tuple[int, ...]:
