@@ -148,17 +148,17 @@ def _economics(facts: Facts) -> Iterator[str]:
     if facts.price_per_mtok is None or facts.api_per_month is None or facts.break_even is None or facts.api is None:
         return
     even, currency = facts.break_even, facts.currency
-    yield (
-        f"{_tokens(facts.volume_tokens_per_month)} a month cost {facts.own_per_month:,.0f} {currency} on "
-        f"{_clusters(facts.clusters)} and {facts.api_per_month:,.0f} {currency} at {facts.api.id} "
-        f"({facts.price_per_mtok:,.3g} per million at this mix)."
-    )
-    if facts.overflow is not None and facts.overflow.per_month < facts.own_per_month:
-        kept, rest = _clusters(facts.overflow.clusters), _tokens(facts.overflow.api_tokens_per_month)
+    volume, there = _tokens(facts.volume_tokens_per_month), f"{facts.api_per_month:,.0f} {currency} at {facts.api.id}"
+    price = f"({facts.price_per_mtok:,.3g} per million at this mix)"
+    own = f"{facts.own_per_month:,.0f} {currency} on {_clusters(facts.clusters)}"
+    spill = facts.overflow
+    if spill is not None and spill.per_month < facts.own_per_month:
         yield (
-            f"{kept[:1].upper()}{kept[1:]} kept full and the other {rest} at the API cost "
-            f"{facts.overflow.per_month:,.0f} {currency}."
+            f"{volume} a month cost {spill.per_month:,.0f} {currency} with {_clusters(spill.clusters)} kept full and "
+            f"the other {_tokens(spill.api_tokens_per_month)} at the API, {own}, and {there} {price}."
         )
+    else:
+        yield f"{volume} a month cost {own} and {there} {price}."
     if even.tokens_per_month is not None:
         share = even.tokens_per_month / even.limit_tokens_per_month
         yield f"Break-even is {_tokens(even.tokens_per_month)} a month, {share:.0%} of what one cluster can serve."

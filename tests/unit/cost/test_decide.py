@@ -71,7 +71,10 @@ def test_a_step_that_is_hardly_used_is_avoided_by_the_api() -> None:
     assert found.overflow is not None
     assert found.overflow.per_month == pytest.approx(40_000 + 5_000)
     assert found.decision.choice == "self-host"
-    assert "One cluster kept full and the other 2 B tokens at the API cost 45,000 USD." in found.decision.reasons
+    assert found.decision.reasons[0].startswith(
+        "29 B tokens a month cost 45,000 USD with one cluster kept full and the other 2 B tokens at the API, 80,000 USD "
+        "on 2 clusters, and 72,500 USD at their-api"
+    )
 
 
 def test_growth_that_pays_later_is_the_api_now() -> None:
