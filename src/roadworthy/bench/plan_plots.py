@@ -15,8 +15,8 @@ from roadworthy.bench.plots import Axis
 from roadworthy.core.units import format_duration
 
 WIDTH, HEIGHT = 480, 270
-_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 16, 14, 40
-BAR_WIDTH, BAR_HEIGHT, _BAR_STEP, _BAR_LEFT = 760, 24, 34, 150
+_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 16, 14, 40
+BAR_WIDTH, BAR_HEIGHT, _BAR_STEP, _BAR_LEFT = 540, 20, 28, 136
 
 STYLE = """
 :root{--p0:#4472b8;--p1:#a05aa8;--p2:#c98a1b;--p3:#7d8a2e;--p4:#2e9c74;--p5:#c2554d;--p6:transparent;
@@ -38,7 +38,7 @@ color:var(--soft)}
 .legend .k6{border-color:var(--soft)}
 .legend .l0{background:var(--c0)}.legend .l1{background:var(--c1)}
 figure.single{max-width:640px}
-.bars{min-width:600px}
+svg.bars{max-width:860px}
 @media (min-width:700px){tbody td:first-child{white-space:nowrap}}
 """
 
@@ -80,8 +80,8 @@ def memory_stack(bars: Sequence[Bar], text: Callable[[float], str]) -> str:
     drawn.append(f'<text class="tick" {where}>device: {escape(text(bars[0].device_bytes))}</text>')
     label = f"memory of {len(bars)} distinct ranks by part"
     return (
-        f'<div class="scroll"><svg class="bars" viewBox="0 0 {BAR_WIDTH} {height}" role="img" '
-        f'aria-label="{escape(label)}"><title>{escape(label)}</title>{"".join(drawn)}</svg></div>'
+        f'<svg class="bars" viewBox="0 0 {BAR_WIDTH} {height}" role="img" '
+        f'aria-label="{escape(label)}"><title>{escape(label)}</title>{"".join(drawn)}</svg>'
     )
 
 
@@ -100,7 +100,7 @@ def log_lines(lines: Sequence[Line], *, x_name: str, y_name: str, marks: Sequenc
         return _empty(f"{y_name}: nothing to show")
     x = _log_axis([at for at, _ in points], _LEFT, WIDTH - _RIGHT, 1.0)
     y = _log_axis([up for _, up in points], HEIGHT - _BOTTOM, _TOP, 1.25)
-    parts = [_across(x, short_count, x_name, _powers_of_two(x)), _up(y, short_count)]
+    parts = [_across(x, short_count, x_name, _powers_of_two(x)), _up(y, short_count, y_name)]
     for at, (name, value) in enumerate(marks):
         parts.append(_mark(x.px(value), name, _TOP + 12 + 15 * at))
     for index, line in enumerate(lines):
@@ -127,7 +127,7 @@ def front(dots: Sequence[Dot], *, x_name: str, y_name: str, limit_s: float | Non
     across = [dot.x_s for dot in dots] + ([limit_s] if limit_s else [])
     x = _log_axis(across, _LEFT, WIDTH - _RIGHT, 1.1)
     y = _log_axis([dot.y for dot in dots], HEIGHT - _BOTTOM, _TOP, 1.25)
-    parts = [_across(x, format_duration, x_name), _up(y, short_count)]
+    parts = [_across(x, format_duration, x_name), _up(y, short_count, y_name)]
     if limit_s is not None:
         parts.append(_mark(x.px(limit_s), f"{limit_name} {format_duration(limit_s)}".strip(), HEIGHT - _BOTTOM - 8))
     others = "".join(f"M{x.px(dot.x_s):.1f} {y.px(dot.y):.1f}h0" for dot in dots if not dot.on_front)
@@ -193,8 +193,9 @@ def _across(axis: Axis, text: Callable[[float], str], name: str, ticks_at: Seque
     return f'{ticks}<text class="axis" x="{middle:.0f}" y="{HEIGHT - 6}" text-anchor="middle">{escape(name)}</text>'
 
 
-def _up(axis: Axis, text: Callable[[float], str]) -> str:
-    return "".join(
+def _up(axis: Axis, text: Callable[[float], str], name: str) -> str:
+    where = f'x="10" y="{HEIGHT / 2 - 10:.0f}" text-anchor="middle" transform="rotate(-90 10 {HEIGHT / 2 - 10:.0f})"'
+    return f'<text class="axis" {where}>{escape(name)}</text>' + "".join(
         f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{axis.px(tick):.1f}" y2="{axis.px(tick):.1f}"/>'
         f'<text class="tick" x="{_LEFT - 6}" y="{axis.px(tick) + 4:.1f}" text-anchor="end">{escape(text(tick))}</text>'
         for tick in _spaced(axis, 18, None)

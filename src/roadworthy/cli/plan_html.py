@@ -244,8 +244,9 @@ def _queueing_section(planned: Planned, queueing: Queueing) -> str:
     remarks = [sentence(line) for line in queueing_notes(queueing)] if queueing.results else []
     remarks += [f"{layout.label} was not simulated: {sentence(why)}" for layout, why in queueing.skipped.items()]
     if best is not None and best.predicted is not None:
-        source = f"{best.predicted.source}; error band {best.predicted.error_band:.0%} either way"
-        remarks.append(sentence(f"source of the step times: {source}"))
+        source = best.predicted.source.removesuffix("; before queueing")
+        band = f"error band {best.predicted.error_band:.0%} either way"
+        remarks.append(sentence(f"source of the step times: {source}; {band}"))
     badge = '<span class="badge simulated">simulated</span>' if queueing.results else ""
     return f"<section><h2>At the asked rate{badge}</h2>{table(columns, rows)}{notes(remarks)}</section>"
 

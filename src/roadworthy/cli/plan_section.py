@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from roadworthy.plan.values import LayoutPlan
 
 SHOWN = 10
+NO_BREAK = "\u00a0"
+"""Keeps a layout's name on one line."""
+
 COLUMNS = (
     "layout", "fits", "weights, fullest rank", "KV blocks", "requests resident", "TTFT P99", "TPOT P99", "why",
 )  # fmt: skip
@@ -26,7 +29,7 @@ def plan_section(planned: Planned) -> TableSection:
     """The plan as one table; what was assumed stands below it."""
     plan, queueing = planned.plan, planned.queueing or NOT_SIMULATED
     groups = distinct(plan.layouts)
-    how = "; latencies not marked as simulated are analytic, before queueing" if queueing.results else ""
+    how = "; latencies with * are simulated, the others analytic, before queueing" if queueing.results else ""
     return TableSection(
         title=f"Plan: {plan.model.id}, {format_bytes(plan.weights_bytes_total)} of weights",
         columns=COLUMNS,
@@ -40,7 +43,7 @@ def _row(group: Sequence[LayoutPlan], planned: Planned, queueing: Queueing) -> t
     fits = {True: "yes", False: "no", "uncertain": "uncertain"}[judged.feasible]
     fullest = max((rank.weights_bytes for rank in judged.ranks), default=0)
     return (
-        name_of(group),
+        name_of(group).replace(" ", NO_BREAK),
         fits,
         format_gib(fullest) if fullest else "–",
         format_count(judged.kv_blocks) if judged.kv_blocks else "–",
@@ -53,7 +56,7 @@ def _row(group: Sequence[LayoutPlan], planned: Planned, queueing: Queueing) -> t
 def _latencies(judged: LayoutPlan, queueing: Queueing) -> tuple[str, ...]:
     result, predicted = queueing.of(judged), judged.predicted
     if result is not None:
-        return tuple(f"{format_duration(value_s)} (simulated)" for value_s in (result.ttft_p99_s, result.tpot_p99_s))
+        return f"{format_duration(result.ttft_p99_s)}*", f"{format_duration(result.tpot_p99_s)}*"
     if predicted is not None:
         return format_duration(predicted.ttft_p99_s), format_duration(predicted.tpot_p99_s)
     return "–", "–"
