@@ -72,8 +72,8 @@ def test_a_step_that_is_hardly_used_is_avoided_by_the_api() -> None:
     assert found.overflow.per_month == pytest.approx(40_000 + 5_000)
     assert found.decision.choice == "self-host"
     assert found.decision.reasons[0].startswith(
-        "29 B tokens a month cost 45,000 USD with one cluster kept full and the other 2 B tokens at the API, 80,000 USD "
-        "on 2 clusters, and 72,500 USD at their-api"
+        "29 B tokens a month cost 45,000 USD with one cluster kept full and the other 2 B tokens at the API, "
+        "80,000 USD on 2 clusters, and 72,500 USD at their-api"
     )
 
 
