@@ -20,6 +20,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from roadworthy.adapters.engines.commands import make_folder
+from roadworthy.adapters.engines.process import die_with_parent
 from roadworthy.adapters.files import write_atomically
 from roadworthy.adapters.load_run import BenchRequest, run_bench
 from roadworthy.adapters.ready_file import Ready, read_ready
@@ -59,7 +61,10 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=Path("build") / "demo")
     parser.add_argument("--live-seconds", type=float, default=20.0)
     parser.add_argument("--requests", type=int, default=1000, help="of the virtual-time run; a P99 wants 1,000")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if not 1 <= options.live_seconds <= 3600 or options.requests < 1:
+        parser.error("--live-seconds runs from 1 to 3600 and --requests from 1")
+    return options
 
 
 def run(options: argparse.Namespace) -> None:
@@ -71,7 +76,10 @@ def run(options: argparse.Namespace) -> None:
         engines = f"{len(ready.engines)} simulated engine{'s' * (len(ready.engines) > 1)}"
         step(2, f"{engines} behind the gateway at {ready.data_url}")
         step(3, f"{options.live_seconds:g} s of live load by {len(ready.tenants)} tenants")
-        live = run_bench(live_load(planned, ready, options.live_seconds)).section(f"Live, {options.live_seconds:g} s")
+        measured = run_bench(live_load(planned, ready, options.live_seconds))
+        if measured.report.partial:  # Ctrl-C ends a measurement early, and the demo with it
+            raise KeyboardInterrupt
+        live = measured.section(f"Live, {options.live_seconds:g} s")
         print(render_text(live), end="", flush=True)
         step(4, f"{options.requests:,} requests of the same deployment in virtual time")
         virtual = simulate_planned(planned, requests=options.requests, seed=0).section("Virtual time")
@@ -104,14 +112,21 @@ def live_load(planned: Planned, ready: Ready, duration_s: float) -> BenchRequest
 def serving(options: argparse.Namespace) -> Iterator[Ready]:
     """`roadworthy up` as its own process, from ready to stopped."""
     ready_file = options.out / "ready.json"
-    ready_file.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(options.out)
     command = roadworthy("up", options.spec, "--ready-file", str(ready_file), "--log-folder", str(options.out / "logs"))
+    command += ["--port", "0", "--admin-port", "0"]  # whatever else runs on this machine
     log = options.out / "up.log"
     with log.open("wb") as sink:
-        process = subprocess.Popen(command, stdout=sink, stderr=sink, start_new_session=True)
+        process = subprocess.Popen(
+            command,
+            stdout=sink,
+            stderr=sink,
+            start_new_session=True,
+            preexec_fn=die_with_parent,  # noqa: PLW1509 - no thread runs yet
+        )
     try:
         deadline = time.monotonic() + START_LIMIT_S
-        while not ready_file.exists():
+        while not (ready_file.exists() and read_ready(ready_file).pid == process.pid):
             if process.poll() is not None or time.monotonic() > deadline:
                 raise ProbeError(
                     f"`up` did not get ready:\n{log.read_text(errors='replace')[-2000:]}", hint=f"see {log}"

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from roadworthy.core.errors import SpecError
+from roadworthy.cli.output import STOP_SIGNALS, say
 
 if TYPE_CHECKING:
     from roadworthy.gateway.service import Gateway
@@ -47,8 +45,12 @@ def command(
     SPEC is the deployment document; requests go to the engines under engine.endpoints, which may appear later. Ends on
     Ctrl-C or SIGTERM, after the requests in progress.
     """
+    from roadworthy.cli.output import require_extra
+
+    require_extra("gateway", "uvloop", "httptools", "starlette", "uvicorn", "prometheus_client")
     from roadworthy.adapters.documents import load_document
     from roadworthy.adapters.event_loop import loop_factory, raise_descriptor_limit
+    from roadworthy.adapters.ready_file import claimed
     from roadworthy.cli.tenant_keys import with_keys
     from roadworthy.gateway.config import GatewayConfig
     from roadworthy.gateway.service import Gateway
@@ -58,14 +60,14 @@ def command(
     config = GatewayConfig.from_deployment(deployment, tenants=tenants, host=host, port=port, admin_port=admin_port)
     raise_descriptor_limit()
     gateway = Gateway(replace(config, admin_host=admin_host))
-    with no_stale_file(ready_file), asyncio.Runner(loop_factory=loop_factory()) as runner:
+    with claimed(ready_file), asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_serve(gateway, tenants=tenants, ready_file=ready_file, drain_s=drain_s))
 
 
 async def _serve(gateway: Gateway, *, tenants: tuple[Tenant, ...], ready_file: Path | None, drain_s: float) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in STOP_SIGNALS:
         loop.add_signal_handler(number, stop.set)
     try:
         await gateway.start()
@@ -75,25 +77,11 @@ async def _serve(gateway: Gateway, *, tenants: tuple[Tenant, ...], ready_file: P
         warn_not_enforced(tenants)
         await stop.wait()
         # a second signal means now: what is in progress is cut
-        click.echo("stopping: requests in progress may end, Ctrl-C again cuts them", err=True)
-        for number in (signal.SIGINT, signal.SIGTERM):
+        say("stopping: requests in progress may end, Ctrl-C again cuts them")
+        for number in STOP_SIGNALS:
             loop.add_signal_handler(number, gateway.cut)
     finally:
         await gateway.stop(drain_s)
-
-
-@contextlib.contextmanager
-def no_stale_file(path: Path | None) -> Iterator[None]:
-    """No ready file before we serve or after: whoever waits for it must not find that of an earlier run."""
-    try:
-        if path is not None:
-            path.unlink(missing_ok=True)
-        yield
-    except IsADirectoryError as error:
-        raise SpecError(f"{path}: is a folder, wanted a file", hint="name a file with --ready-file") from error
-    finally:
-        if path is not None and path.is_file():
-            path.unlink(missing_ok=True)
 
 
 def _write_ready(gateway: Gateway, tenants: tuple[Tenant, ...], path: Path) -> None:
@@ -111,15 +99,14 @@ def _write_ready(gateway: Gateway, tenants: tuple[Tenant, ...], path: Path) -> N
 
 
 def _say_where(gateway: Gateway) -> None:
-    click.echo(f"serving at {gateway.data_url}, admin at {gateway.admin_url}", err=True)
+    say(f"serving at {gateway.data_url}, admin at {gateway.admin_url}")
     for endpoint in gateway.status().endpoints:
         if not endpoint.reachable:
-            click.echo(f"warning: engine {endpoint.url} does not answer yet: {endpoint.note}", err=True)
+            say(f"warning: engine {endpoint.url} does not answer yet: {endpoint.note}")
     if gateway.open_access:
-        click.echo(
+        say(
             "warning: the document names no tenant, so anyone who reaches the port may use it\n"
-            "hint: add tenants: [{id: NAME, key_env: VARIABLE}]",
-            err=True,
+            "hint: add tenants: [{id: NAME, key_env: VARIABLE}]"
         )
 
 
@@ -129,4 +116,4 @@ def warn_not_enforced(tenants: Sequence[Tenant]) -> None:
 
     names = not_enforced(tenants)
     if names:
-        click.echo(f"warning: not enforced by this version: tenants[].{', tenants[].'.join(names)}", err=True)
+        say(f"warning: not enforced by this version: tenants[].{', tenants[].'.join(names)}")

@@ -36,6 +36,7 @@ def status_table(
 ) -> Table:
     """One row an engine, the totals in the caption. Every state is a word, so it reads without colour."""
     from rich.table import Table
+    from rich.text import Text
 
     title = "engines (simulated by the twin)" if simulated else "engines"
     table = Table(title=title, title_justify="left", caption=_caption(traffic), caption_justify="left")
@@ -50,7 +51,7 @@ def status_table(
         restarts = f"{engine.restarts} restarts" if engine.restarts else ""
         table.add_row(
             engine.name,
-            f"[{colours[engine.phase]}]{engine.phase}[/]",
+            Text(engine.phase, style=colours[engine.phase]),
             _shown(load.running),
             _shown(load.waiting),
             "-" if load.kv_usage_ratio is None else f"{load.kv_usage_ratio:.0%}",

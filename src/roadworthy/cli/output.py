@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
 import json
 import math
 import os
+import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -12,18 +15,37 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from roadworthy.core.errors import EXIT_COULD_NOT_LOOK, EXIT_WRONG_INPUT, RoadworthyError, SpecError
+from roadworthy.core.errors import EXIT_COULD_NOT_LOOK, EXIT_WRONG_INPUT, RoadworthyError, SpecError, Unsupported
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
+STOP_SIGNALS = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT") if hasattr(signal, name)
+)
+"""What tells a service to stop in order; SIGHUP is a terminal or an ssh session that closed."""
+
+
+def open_standard_streams() -> None:
+    """Give descriptors 0 to 2 a place when we were started without (cron, daemons): a socket must never get one."""
+    lowest = os.open(os.devnull, os.O_RDWR)
+    while lowest <= 2:
+        lowest = os.dup(lowest)
+    os.close(lowest)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - lives as long as we
+
+
 def run(command: click.Command) -> NoReturn:
     """Run ``command`` on ``sys.argv`` and exit with its code; no traceback for anything we can foresee."""
+    open_standard_streams()
     try:
-        code = command.main(standalone_mode=False)
+        code = command.main(prog_name="roadworthy", standalone_mode=False)
+        sys.stdout.flush()
     except click.exceptions.Abort:
-        click.echo("interrupted", err=True)
+        say("interrupted")
         sys.exit(130)
     except click.ClickException as error:
         error.show()
@@ -32,25 +54,50 @@ def run(command: click.Command) -> NoReturn:
         print_error(error)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        click.echo("interrupted", err=True)
+        say("interrupted")
         sys.exit(130)
     except BrokenPipeError:
-        # the reader of our output left; point stdout at nothing so that interpreter shutdown stays quiet
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()  # the reader of our output left
+        sys.exit(EXIT_COULD_NOT_LOOK)
+    except OSError as error:
+        _drop_output()
+        what = "cannot write the output" if error.filename is None else str(error.filename)
+        say(f"error: {what}: {error.strerror or error}")
         sys.exit(EXIT_COULD_NOT_LOOK)
     sys.exit(code if isinstance(code, int) else 0)
 
 
+def _drop_output() -> None:
+    """Point stdout at nothing, so that what is still buffered makes no noise when the interpreter ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def say(text: str) -> None:
+    """``text`` on stderr. A reader that left or a full disk changes nothing of what the program does."""
+    with contextlib.suppress(OSError, ValueError):
+        click.echo(text, err=True)
+
+
+def require_extra(extra: str, *modules: str) -> None:
+    """Raise Unsupported, naming the install command, unless every one of ``modules`` can be imported."""
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    if missing:
+        raise Unsupported(
+            f"this command needs {', '.join(missing)}, not installed here",
+            hint=f"pip install 'roadworthy[{extra}]'",
+        )
+
+
 def print_error(error: RoadworthyError) -> None:
     """The error on stderr: message, every problem of a SpecError, then the hint."""
-    click.echo(f"error: {error}", err=True)
+    say(f"error: {error}")
     if isinstance(error, SpecError):
         for problem in error.problems:
-            click.echo(f"  {problem}", err=True)
+            say(f"  {problem}")
             if problem.hint:
-                click.echo(f"    hint: {problem.hint}", err=True)
+                say(f"    hint: {problem.hint}")
     if error.hint:
-        click.echo(f"hint: {error.hint}", err=True)
+        say(f"hint: {error.hint}")
 
 
 def plain(value: object) -> object:

@@ -6,18 +6,14 @@ import asyncio
 import contextlib
 import os
 import secrets
-import signal
-import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import click
-
 from roadworthy.adapters.engines.commands import (
     checkpoint_folder,
+    make_folder,
     require_devices,
     twin_command,
     vllm_commands,
@@ -27,13 +23,14 @@ from roadworthy.adapters.engines.supervisor import EngineStatus, Supervisor
 from roadworthy.adapters.event_loop import loop_factory, raise_descriptor_limit
 from roadworthy.adapters.files import write_atomically
 from roadworthy.adapters.ports import free_ports
-from roadworthy.adapters.ready_file import Ready, ReadyEngine, ReadyTenant, write_ready
+from roadworthy.adapters.ready_file import Ready, ReadyEngine, ReadyTenant, claimed, write_ready
 from roadworthy.adapters.tiny_model import cache_folder, ensure_tiny_model
 from roadworthy.advise.deploy import twin_configs
-from roadworthy.cli.gateway import no_stale_file, warn_not_enforced
+from roadworthy.cli.gateway import warn_not_enforced
 from roadworthy.cli.live_status import EngineLoad, Traffic, status_table
-from roadworthy.cli.output import console
+from roadworthy.cli.output import STOP_SIGNALS, console, say
 from roadworthy.cli.tenant_keys import with_keys
+from roadworthy.core.errors import RoadworthyError
 from roadworthy.gateway.config import GatewayConfig
 from roadworthy.gateway.service import Gateway
 
@@ -77,8 +74,8 @@ def serve(planned: Planned, options: ServeOptions) -> None:
     generated = with_generated_keys(planned.deployment.tenants, os.environ, simulated=simulated)
     tenants = with_keys(generated, os.environ)
     raise_descriptor_limit()
-    with tempfile.TemporaryDirectory(prefix="roadworthy-") as scratch, no_stale_file(options.ready_file):
-        commands = engine_commands(planned, options, Path(scratch))
+    with claimed(options.ready_file):
+        commands = engine_commands(planned, options)
         config = GatewayConfig.from_deployment(
             planned.deployment, tenants=tenants, endpoints=[command.url for command in commands]
         )
@@ -106,16 +103,17 @@ def with_generated_keys(
     )
 
 
-def engine_commands(planned: Planned, options: ServeOptions, scratch: Path) -> tuple[EngineCommand, ...]:
+def engine_commands(planned: Planned, options: ServeOptions) -> tuple[EngineCommand, ...]:
     """How to start every engine of the best layout: a twin for each data-parallel rank, or a vLLM for each replica."""
     best = planned.best()
     deployment = planned.deployment
     if options.engine == "twin":
         configs = twin_configs(deployment, planned.plan)
+        make_folder(options.log_folder)
         commands = []
         for index, (config, port) in enumerate(zip(configs, free_ports(ENGINE_HOST, len(configs)), strict=True)):
             name = f"engine-{index}"
-            config_file = scratch / f"{name}.json"
+            config_file = options.log_folder / f"{name}.json"
             write_atomically(config_file, config.to_json())
             commands.append(
                 twin_command(
@@ -159,28 +157,31 @@ class _Service:
         self._live = self._console.is_terminal
         self._supervisor = Supervisor(commands, on_change=self._engine_changed)
         self._stop = asyncio.Event()
+        self._announced = False
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in STOP_SIGNALS:
             loop.add_signal_handler(number, self._told_to_stop)
         try:
             await self._gateway.start()
             if await self._engines_started():
                 await self._until_ready()
-                self._announce()
-                await self._watch()
+                if not self._stop.is_set():
+                    self._announce()
+                    await self._watch()
         finally:
             await self._gateway.stop()
             await self._supervisor.stop(ENGINE_GRACE_S)
         self._say("stopped")
 
     def _told_to_stop(self) -> None:
-        if self._stop.is_set():  # the second time means now
+        again = self._stop.is_set()
+        self._stop.set()
+        if again:  # the second time means now
             self._gateway.cut()
         else:
             self._say("stopping: requests in progress may end, Ctrl-C again cuts them")
-        self._stop.set()
 
     async def _engines_started(self) -> bool:
         """True when all are healthy, False when we were told to stop first."""
@@ -209,17 +210,8 @@ class _Service:
 
     def _announce(self) -> None:
         gateway = self._gateway
-        if self._options.ready_file is not None:
-            pids = {status.url: status.pid for status in self._supervisor.statuses}
-            write_ready(
-                self._options.ready_file,
-                Ready(
-                    data_url=gateway.data_url,
-                    admin_url=gateway.admin_url,
-                    engines=tuple(ReadyEngine(url=url, pid=pid) for url, pid in pids.items()),
-                    tenants=tuple(ReadyTenant(id=tenant.id, key=tenant.key or "") for tenant in self._tenants),
-                ),
-            )
+        self._announced = True
+        self._write_ready()
         names = sorted({name for one in gateway.status().endpoints for name in one.models})
         label = " (simulated: filler text at the planned speed)" if self._options.engine == "twin" else ""
         self._say(f"serving {', '.join(names) or 'no model yet'} at {gateway.data_url}/v1{label}")
@@ -231,6 +223,20 @@ class _Service:
         warn_not_enforced(self._tenants)
         if gateway.open_access:
             self._say("warning: the document names no tenant, so anyone who reaches the port may use it")
+
+    def _write_ready(self) -> None:
+        """Write the ready file; again whenever an engine came back under another pid."""
+        if self._options.ready_file is None:
+            return
+        write_ready(
+            self._options.ready_file,
+            Ready(
+                data_url=self._gateway.data_url,
+                admin_url=self._gateway.admin_url,
+                engines=tuple(ReadyEngine(url=one.url, pid=one.pid) for one in self._supervisor.statuses),
+                tenants=tuple(ReadyTenant(id=tenant.id, key=tenant.key or "") for tenant in self._tenants),
+            ),
+        )
 
     async def _watch(self) -> None:
         """Show the state until told to stop: a live table on a terminal, changes alone elsewhere."""
@@ -249,7 +255,12 @@ class _Service:
         from rich.live import Live
 
         with Live(console=self._console, auto_refresh=False, transient=True) as live:
-            yield lambda: live.update(self._table(), refresh=True)
+
+            def refresh() -> None:
+                with contextlib.suppress(OSError):
+                    live.update(self._table(), refresh=True)
+
+            yield refresh
 
     def _table(self) -> Table:
         status = self._gateway.status()
@@ -261,13 +272,16 @@ class _Service:
         if not self._live or status.phase == "restarting":
             note = f": {status.note}" if status.note else ""
             self._say(f"{status.name} {status.phase}{note}")
+        if self._announced and status.phase == "healthy":
+            with contextlib.suppress(RoadworthyError):  # a full disk must not stop the engine from serving again
+                self._write_ready()
 
     def _say(self, text: str) -> None:
-        if self._live:
+        if not self._live:
+            say(text)
+            return
+        with contextlib.suppress(OSError):  # the terminal may be gone; serving and stopping go on
             self._console.print(text, markup=False)
-        else:
-            click.echo(text, err=True)
-            sys.stderr.flush()
 
 
 def _loads(status: GatewayStatus) -> dict[str, EngineLoad]:

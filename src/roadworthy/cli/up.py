@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from roadworthy.cli.output import require_extra
 from roadworthy.core.errors import SpecError
 
 
@@ -48,6 +49,8 @@ def command(
             hint="name a document: `roadworthy up FILE`; `roadworthy spec schema` tells what one holds",
         )
     from roadworthy.cli.plan_progress import PlanProgress
+
+    require_extra("gateway", "uvloop", "httptools", "starlette", "uvicorn", "prometheus_client")
     from roadworthy.cli.serve import ServeOptions, serve
     from roadworthy.cli.wiring import load_best
 

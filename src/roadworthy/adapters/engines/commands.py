@@ -63,6 +63,17 @@ def checkpoint_folder(ref: ModelRef, *, base: Path) -> str | None:
     return str(place if place.is_dir() else place.parent)
 
 
+def make_folder(folder: Path) -> None:
+    """Make the folder of logs and twin configurations. Raises ProbeError when it cannot be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ProbeError(
+            f"{folder}: cannot hold logs: {error.strerror or error}",
+            hint="name another folder (--log-folder, --out)",
+        ) from error
+
+
 def require_devices(deployment: Deployment, chosen: LayoutPlan) -> None:
     """Raise when this host cannot hold the layout: engines over several hosts, or too few GPUs."""
     cluster = deployment.cluster

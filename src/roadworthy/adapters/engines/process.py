@@ -51,7 +51,6 @@ class EngineProcess:
     async def spawn(cls, command: EngineCommand) -> EngineProcess:
         """Start ``command``. Raises ProbeError when the program or the log cannot be opened."""
         try:
-            command.log.parent.mkdir(parents=True, exist_ok=True)
             with command.log.open("ab") as log:
                 process = await asyncio.create_subprocess_exec(
                     *command.argv,
@@ -60,7 +59,7 @@ class EngineProcess:
                     stderr=log,
                     env={**os.environ, **command.env},
                     start_new_session=True,  # Ctrl-C in the terminal reaches us alone; we stop engines in order
-                    preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+                    preexec_fn=die_with_parent if sys.platform == "linux" else None,
                 )
         except OSError as error:
             raise ProbeError(
@@ -94,7 +93,7 @@ class EngineProcess:
             os.killpg(self._process.pid, number)
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """In the child, before exec: ask the kernel for SIGTERM when the parent dies, however it dies."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 

@@ -84,7 +84,8 @@ class Supervisor:
         running, self._running = dict(self._running), {}
         await asyncio.gather(*(engine.stop(grace_s) for engine in running.values()))
         for command in self._commands:
-            self._set(command, "stopped", pid=None)
+            if command.name in running:
+                self._set(command, "stopped", pid=None)
 
     async def _first_start(self, command: EngineCommand) -> None:
         engine = await self._spawn(command, "starting")
