@@ -47,11 +47,18 @@ def command(
     needed = needed_words(planned)
     if as_json:
         from roadworthy.cli.output import print_json
-        from roadworthy.cli.plan_advice import plan_options
+        from roadworthy.cli.plan_advice import objectives_needed, plan_options
         from roadworthy.cli.plan_json import plan_json
 
-        options = plan_options(planned)
-        print_json(plan_json(planned.plan, needed=needed, queueing=planned.queueing, options=options))
+        print_json(
+            plan_json(
+                planned.plan,
+                needed=needed,
+                queueing=planned.queueing,
+                options=plan_options(planned),
+                objectives_needed=objectives_needed(planned),
+            )
+        )
     else:
         _print(planned, needed, show_all)
     if html is not None:

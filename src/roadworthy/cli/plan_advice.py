@@ -12,6 +12,7 @@ from rich.text import Text
 
 from roadworthy.core.units import format_count, format_duration, format_gib
 from roadworthy.plan.options import options_of
+from roadworthy.plan.sla_needs import what_would_meet
 
 if TYPE_CHECKING:
     from roadworthy.cli.wiring import Planned
@@ -46,23 +47,29 @@ def plan_options(planned: Planned) -> tuple[PlanOption, ...]:
     return options_of(planned.deployment, planned.model, planned.gpu, planned.plan, chosen)
 
 
+def objectives_needed(planned: Planned) -> str:
+    """What would be needed for the objectives; empty where a layout meets them, simulated or analytic."""
+    if planned.queueing is not None and any(result.verdict != "missed" for result in planned.queueing.results.values()):
+        return ""
+    return what_would_meet(planned.plan, planned.deployment)
+
+
 def options_report(options: Sequence[PlanOption]) -> Iterator[RenderableType]:
     """One line an option: what to set, what it does to memory and to time; nothing where there is none."""
     if not options:
         return
     lines = []
     for option in options:
-        settings = ", ".join(f"{name}: {_shown(value)}" for name, value in option.settings.items())
-        effects = _effects(option) if option.possible else ["not possible"]
-        lines.append(
-            _item(
-                Text.assemble(
-                    (_TITLES[option.name], "bold"), f" ({settings})" if settings else "", ": ",
-                    "; ".join([*effects, option.message]),
-                )
-            )
-        )  # fmt: skip
+        title, settings, effects = option_words(option)
+        lines.append(_item(Text.assemble((title, "bold"), f" ({settings})" if settings else "", ": ", effects)))
     yield Group(Text("\nOptions", style="bold"), *lines)
+
+
+def option_words(option: PlanOption) -> tuple[str, str, str]:
+    """Its name, what to set, and what that does, in words."""
+    settings = ", ".join(f"{name}: {_shown(value)}" for name, value in option.settings.items())
+    effects = _effects(option) if option.possible else ["not possible"]
+    return _TITLES[option.name], settings, "; ".join([*effects, option.message])
 
 
 def _effects(option: PlanOption) -> list[str]:

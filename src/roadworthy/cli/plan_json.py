@@ -14,7 +14,12 @@ if TYPE_CHECKING:
 
 
 def plan_json(
-    plan: Plan, *, needed: str = "", queueing: Queueing | None = None, options: Sequence[PlanOption] = ()
+    plan: Plan,
+    *,
+    needed: str = "",
+    queueing: Queueing | None = None,
+    options: Sequence[PlanOption] = (),
+    objectives_needed: str = "",
 ) -> Mapping[str, object]:
     """Every layout, best first. ``needed`` says what would be needed where nothing fits; ``queueing`` is what the
     order of the first layouts rests on, None when they were not simulated."""
@@ -32,6 +37,7 @@ def plan_json(
         "assumptions": plan.assumptions,
         "ranked_by": "simulation" if queueing is not None and queueing.results else "analytic",
         "not_simulated": {layout.label: why for layout, why in queueing.skipped.items()} if queueing else {},
+        "objectives_needed": objectives_needed,
         "options": options,
         "layouts": [layout_json(judged, queueing.of(judged) if queueing else None) for judged in plan.layouts],
     }

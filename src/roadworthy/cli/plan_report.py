@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from roadworthy.advise.ranking import distinct, name_of
-from roadworthy.cli.plan_advice import options_report, plan_options, warnings_report
+from roadworthy.cli.plan_advice import objectives_needed, options_report, plan_options, warnings_report
 from roadworthy.cli.plan_queueing import pareto_report, queueing_report
 from roadworthy.core.units import GIB, format_bytes, format_count, format_duration, format_gib
 from roadworthy.plan.weights import checkpoint_totals
@@ -60,6 +60,9 @@ def report(planned: Planned, *, needed: str = "", show_all: bool = False) -> Ite
         yield from warnings_report(best)
         yield _settings(best)
         yield _speed(deployment, best)
+        missing = objectives_needed(planned)
+        if missing:
+            yield item(missing)
     yield from options_report(plan_options(planned))
     yield _losers(plan, show_all)
     if show_all:

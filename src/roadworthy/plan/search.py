@@ -299,7 +299,7 @@ def _assumptions(case: _Case) -> tuple[str, ...]:
         lines.append("the vision tower is loaded; --language-model-only would drop it")
     lines.append(f"speed: {calibration.source}; error band {calibration.error_band:.0%}, before queueing")
     lines.append("prefix-cache hits are not credited; sessions are counted as separate requests")
-    lines.append("not modelled: cross-layer overlap, MoE load imbalance, hits of an offloaded KV cache, buffers of DeepEP")
+    lines.append("not modelled: cross-layer overlap, MoE load imbalance, hits of an offloaded KV cache, DeepEP buffers")
     if case.deployment.model.weights != "native":
         lines.append(
             f"weights: {case.deployment.model.weights} means every linear layer requantised, embedding, head, router "

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from roadworthy.catalog.engines import batch_defaults
+from roadworthy.core.errors import Problem, SpecError
 from roadworthy.core.units import GIB, format_gib
 from roadworthy.plan.eplb import IGNORING_FAMILIES, Eplb
 from roadworthy.plan.layouts import mla_attention, routed_experts
@@ -30,6 +31,7 @@ FIRST_VERSIONS: Mapping[str, tuple[int, ...]] = {
 }  # fmt: skip
 """The first vLLM that has the model class."""
 DBO_BACKENDS = ("deepep_low_latency", "deepep_high_throughput", "nixl_ep")
+OFFLOAD_GIB_MAX = 4096
 FP8_CAPABILITY = (8, 9)
 FP4_CAPABILITY = (10, 0)
 
@@ -49,7 +51,7 @@ class StartupCase:
 
     @classmethod
     def of(cls, deployment: Deployment, model: ModelSpec, gpu: Gpu) -> StartupCase:
-        """Raises SpecError for EPLB or LoRA settings that no layout could take."""
+        """Raises SpecError for EPLB, LoRA or offload settings that no layout could take."""
         settings = deployment.engine.settings
         return cls(
             model=model,
@@ -90,7 +92,14 @@ class StartupCase:
 def _offload_bytes(settings: Mapping[str, Scalar]) -> int:
     """``cpu_offload_gb`` counts GiB of each GPU (`vllm/config/offload.py`)."""
     value = settings.get("cpu_offload_gb")
-    return round(value * GIB) if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0 else 0
+    if value is None:
+        return 0
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= OFFLOAD_GIB_MAX:
+        problem = Problem(
+            path="engine.settings.cpu_offload_gb", seen=repr(value), wanted=f"GiB of each GPU, 0 to {OFFLOAD_GIB_MAX}"
+        )
+        raise SpecError("engine settings cannot be as written", problems=(problem,))
+    return round(value * GIB)
 
 
 def refusals(case: StartupCase, layout: Layout) -> tuple[str, ...]:
