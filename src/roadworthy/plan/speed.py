@@ -28,8 +28,8 @@ NIC_ACHIEVED_RATIO = 0.8
 """Assumed, not measured."""
 NIC_DEFAULT_BYTES_PER_S = 50e9
 """One 400 Gb/s NIC a GPU, when the document names none."""
-REQUEST_OVERHEAD_S = 0.010
-"""Tokenising, scheduling and the first response: Llama-3.1-8B's 1,024-token prompt took 35.8 ms of which 25 compute."""
+REQUEST_OVERHEAD_S = 0.004
+"""Tokenising, scheduling and the first response: what prompts of 128 to 1,024 tokens take beyond their step (H200)."""
 ALL_REDUCE_LATENCY_S, CROSS_HOST_ALL_REDUCE_LATENCY_S = 20e-6, 75e-6
 ALL_TO_ALL_LATENCY_S, CROSS_HOST_ALL_TO_ALL_LATENCY_S = 30e-6, 150e-6
 """Small-message latencies inside CUDA graphs: assumed, chosen with the launch costs below so that the anchors hold."""
@@ -43,27 +43,30 @@ CPU_STEP_S = 5e-3
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
     """What a family achieves: fixed cost of a layer a step (and the extra where a prompt is part of it, outside the
-    decode CUDA graphs), share of nameplate compute, and how far that may be off."""
+    decode CUDA graphs) and of a sequence, share of nameplate compute, what of reading and computing does not overlap,
+    and how far all that may be off."""
 
     launch_s_per_layer: float
     prefill_launch_s_per_layer: float
     compute_ratio: float
     error_band: float
     source: str
+    sequence_s: float = 0.0
+    unhidden_ratio: float = 0.0
 
 
 CALIBRATIONS = {
     "llama": Calibration(
-        launch_s_per_layer=31e-6, prefill_launch_s_per_layer=0.0, compute_ratio=0.65, error_band=0.15,
-        source="roofline fitted to Llama-3.1-8B on one H200 (vLLM 0.26)",
+        launch_s_per_layer=31e-6, prefill_launch_s_per_layer=0.0, compute_ratio=0.63, error_band=0.15,
+        sequence_s=12e-6, source="roofline fitted to Llama-3.1-8B and Qwen3-8B on one H200 (vLLM 0.26)",
     ),
     "kimi_linear": Calibration(
         launch_s_per_layer=89e-6, prefill_launch_s_per_layer=2e-3, compute_ratio=0.46, error_band=0.30,
         source="roofline fitted to Kimi-Linear on one H200 (vLLM 0.26, dummy weights)",
     ),
     "qwen3_moe": Calibration(
-        launch_s_per_layer=60e-6, prefill_launch_s_per_layer=0.4e-3, compute_ratio=0.30, error_band=0.40,
-        source="roofline, launch cost assumed between Llama's and Kimi-Linear's; not measured",
+        launch_s_per_layer=55e-6, prefill_launch_s_per_layer=0.1e-3, compute_ratio=0.50, error_band=0.30,
+        unhidden_ratio=0.8, source="roofline fitted to Qwen3-30B-A3B on one H200 (vLLM 0.26, dummy weights)",
     ),
     "deepseek_v3": Calibration(
         launch_s_per_layer=89e-6, prefill_launch_s_per_layer=0.5e-3, compute_ratio=0.30, error_band=0.40,
@@ -87,7 +90,7 @@ CALIBRATIONS = {
         source="roofline, launch cost assumed as Qwen3-MoE's; not measured",
     ),
 }  # fmt: skip
-"""Anchors: gpu_measured.json, and public V4-Pro and K3 figures; tests/unit/plan/test_speed.py recomputes them."""
+"""Anchors: docs/reference/plan-accuracy.md; public V4-Pro and K3 figures in tests/unit/plan/test_speed.py."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +161,8 @@ def step_time_of(
         link_bytes_per_s=links.nvlink_bytes_per_s or 1.0,
         comm_latency_s=0.0 if on_cpu else comm.latency_s,
         prefill_launch_s=calibration.prefill_launch_s_per_layer * model.num_layers,
+        sequence_s=calibration.sequence_s,
+        unhidden_ratio=calibration.unhidden_ratio,
         expert_batch_ranks=layout.dp if layout.ep > 1 else 1,
     )
 

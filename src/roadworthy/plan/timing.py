@@ -1,9 +1,10 @@
 """How long one engine step takes: what `plan` predicts with and what the twin runs on.
 
 A step walks one batch through every pipeline stage. Its time is launch overhead, plus the slower of reading HBM and
-computing, plus collectives. Weights are read once a step; of the routed experts only those that some token of the
-batch picked: with E experts and K picked per token, a batch of B tokens reads a share 1 - (1 - K/E)**B
-(facts: economics_and_sla.md, section 3). Every field is a plain number so that a model can be written to a file.
+computing with what of the other it does not hide, plus collectives. Weights are read once a step; of the routed experts
+only those that some token of the batch picked: with E experts and K picked per token, a batch of B tokens reads a share
+1 - (1 - K/E)**B (facts: economics_and_sla.md, section 3). Every field is a plain number so that a model can be written
+to a file.
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ class RooflineStepTime:
         expert_weight_bytes: all routed experts a rank holds; a batch reads a share of them.
         expert_pick_ratio: experts per token / routed experts; 0 for a dense model.
         prefill_launch_s: added to a step that computes prompt tokens, which runs outside the decode CUDA graphs.
+        sequence_s: added for each decoding sequence: sampling, its attention's fixed part, bookkeeping.
+        unhidden_ratio: of the shorter of reading and computing, the share that the longer does not hide.
         expert_batch_ranks: data-parallel ranks whose tokens meet in the same experts (expert parallelism).
         kv_bytes_per_context_token: cache read for each token of decode context.
         state_bytes_per_sequence: recurrent state read and written for each decoding sequence.
@@ -84,6 +87,8 @@ class RooflineStepTime:
     comm_latency_s: float
     expert_batch_ranks: int = 1
     prefill_launch_s: float = 0.0
+    sequence_s: float = 0.0
+    unhidden_ratio: float = 0.0
 
     def step_s(self, load: StepLoad) -> float:
         return self.seconds(
@@ -109,5 +114,9 @@ class RooflineStepTime:
         flops = self.flops_per_token * tokens + self.flops_per_context_pair * context_pairs
         read_s, computed_s = read_bytes / self.hbm_bytes_per_s, flops / self.flops_per_s
         comm_s = self.comm_latency_s + self.comm_bytes_per_token * tokens / self.link_bytes_per_s
-        launch_s = self.launch_s + (self.prefill_launch_s if prefill_tokens else 0.0)
-        return launch_s + (read_s if read_s > computed_s else computed_s) + comm_s
+        launch_s = (
+            self.launch_s + self.sequence_s * decode_sequences + (self.prefill_launch_s if prefill_tokens else 0.0)
+        )
+        if read_s > computed_s:
+            return launch_s + read_s + self.unhidden_ratio * computed_s + comm_s
+        return launch_s + computed_s + self.unhidden_ratio * read_s + comm_s

@@ -1,0 +1,57 @@
+"""Predicted against measured, by the script that prints the table; the page in docs is what it writes."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def accuracy() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("plan_accuracy", ROOT / "scripts" / "plan_accuracy.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["plan_accuracy"] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_measured_start_up_is_within_the_limits(accuracy: ModuleType) -> None:
+    """Weights 1 %, KV tokens 3 %, everything else half a GiB, for every row."""
+    memory, _ = accuracy.all_checks()
+    assert [check.cells() for check in memory if not check.within] == []
+    assert len({check.case for check in memory if check.what == "KV tokens"}) == 12
+    assert all(check.limit is not None for check in memory)
+
+
+def test_times_are_within_the_limits_also_where_they_were_not_fitted(accuracy: ModuleType) -> None:
+    _, times = accuracy.all_checks()
+    spreads = accuracy.spreads(times)
+    assert [spread.cells() for spread in spreads if not spread.within] == []
+    assert [spread.rows for spread in spreads if "kept out" in spread.name] == [21, 21]
+
+
+def test_a_figure_outside_its_limit_is_told_and_the_exit_code_says_so(
+    accuracy: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    memory, times = accuracy.all_checks()
+    wrong = replace(memory[0], predicted=memory[0].measured * 1.02)
+    monkeypatch.setattr(accuracy, "all_checks", lambda: ([wrong, *memory[1:]], times))
+    monkeypatch.setattr(sys, "argv", ["plan_accuracy.py"])
+    assert accuracy.main() == 1
+    assert "OUTSIDE" in capsys.readouterr().out
+    slow = [replace(check, predicted=check.measured * 1.4) if check.what == "TPOT" else check for check in times]
+    monkeypatch.setattr(accuracy, "all_checks", lambda: (memory, slow))
+    assert accuracy.main() == 1
+
+
+def test_the_page_in_docs_is_what_the_script_writes(accuracy: ModuleType) -> None:
+    assert accuracy.PAGE.read_text(encoding="utf-8") == accuracy.page(*accuracy.all_checks())
