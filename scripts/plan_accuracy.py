@@ -296,15 +296,16 @@ def page(memory: Sequence[Check], times: Sequence[Check]) -> str:
         "Limits: weights 1 %, KV pool and tokens 3 %, all else 0.5 GiB. The constants of activation and graphs were "
         "set on these rows, none is kept out; `plan/overhead.py` says what they are. Not measured: Kimi-K3, pipelines, "
         "data-parallel attention, graphs of DeepSeek-V4, any other GPU. For the first three the plan keeps a band of 1 "
-        "to 3 GiB, and a fit inside it is `uncertain`. `-alone` rows hold no collective buffers, so the plan's are left "
-        "out there. DeepSeek-V4's KV tokens are counted by the rule of vLLM 0.26 (`kv_tokens` in the script), which "
-        "differs from that of 0.32 and later, the plan's.",
+        "to 3 GiB, and a fit inside it is `uncertain`. `-alone` rows hold no collective buffers, so the plan's are "
+        "left out there. DeepSeek-V4's KV tokens are counted by the rule of vLLM 0.26 (`kv_tokens` in the script), "
+        "which differs from that of 0.32 and later, the plan's.",
         _table(MEMORY_HEAD, [check.cells() for check in memory]),
         "## Time",
         f"Limits: median {TIME_MEDIAN_LIMIT:.0%}, 90th percentile {TIME_P90_LIMIT:.0%}. Every third point of a series "
         "was kept out of the fit; the earlier, smaller set was part of it. Kimi-Linear decodes are shown for one "
         "sequence only, because random weights send all tokens of a batch to the same experts. All rows are of one "
-        "H200: tensor parallelism, pipelines, the NIC and DeepSeek's times rest on assumptions that `plan/speed.py` names.",
+        "H200: tensor parallelism, pipelines, the NIC and DeepSeek's times rest on assumptions that `plan/speed.py` "
+        "names.",
         _table(SPREAD_HEAD, [spread.cells() for spread in spreads(times)]),
     ]
     for title, held_out in (("Fitted", False), ("Kept out of the fit", True)):

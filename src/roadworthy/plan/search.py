@@ -273,7 +273,8 @@ def _assumptions(case: _Case) -> tuple[str, ...]:
         lines.append("host memory other than the weights and the KV pool: not modelled")
     elif model.family in MEASURED_FAMILIES:
         lines.append(
-            "activation peak and CUDA graphs from shapes, held to Llama-3.1-8B and Kimi-Linear measured on one H200"
+            "overhead of a rank beside weights: from shapes, held to vLLM on H200 within 0.5 GiB; band 1 GiB in "
+            f"pipelines and {ASSUMED_BAND_BYTES // GIB} GiB with data-parallel attention, which were not measured"
         )
     else:
         lines.append(
