@@ -8,6 +8,7 @@ closed meanwhile is replaced without counting as a failure, as long as nothing o
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import ssl
@@ -21,6 +22,7 @@ import httptools
 
 from roadworthy.adapters.load_stream import AnswerReader
 from roadworthy.core.errors import SpecError
+from roadworthy.core.records import CLIENT_ERROR
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
     from roadworthy.bench.client import GenerateRequest, Outcome
 
 CONNECT_TIMEOUT_S = 10.0
+
+_OUR_OWN_LIMITS = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS})
+"""Errors of connecting that the load generator's host ran into, not the target's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +140,8 @@ class LoadClient:
         except TimeoutError:
             return f"no end of the answer within {self._timeout_s:g} s"
         except OSError as error:
-            return f"cannot connect: {_reason(error)}"
+            ours = CLIENT_ERROR if error.errno in _OUR_OWN_LIMITS else ""
+            return f"{ours}cannot connect: {_reason(error)}"
 
     async def _connection(self) -> tuple[_Connection, bool]:
         while self._idle:

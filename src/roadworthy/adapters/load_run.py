@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from roadworthy.bench.prompts import Calibration
 
 WATCH_EVERY_S = 0.5
+FIRST_ANSWER_TIMEOUT_S = 10.0
+"""For the list of models, which needs no engine step: longer than this and nobody is there."""
 PROBE_TIMEOUT_S = 60.0
 """For each question before the load; an engine that compiles its kernels answers the first completion late."""
 CPU_WINDOW_S = 5.0
@@ -153,7 +155,7 @@ async def measure(request: BenchRequest, *, watch: Watcher | None = None) -> Ben
     origin = Origin.of_url(request.url)
     where = str(origin)
     raise_descriptor_limit()
-    async with LoadClient(origin, model="", timeout_s=PROBE_TIMEOUT_S) as scout:
+    async with LoadClient(origin, model="", timeout_s=FIRST_ANSWER_TIMEOUT_S) as scout:
         model = await served_model(scout, where, wanted=request.model, key=request.first_key)
         await check_keys(scout, where, request.keys.items())
     async with LoadClient(origin, model=model.id, timeout_s=PROBE_TIMEOUT_S) as scout:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from roadworthy.core.latency import LatencySummary, percentile
+from roadworthy.core.records import CLIENT_ERROR
 from roadworthy.core.units import format_duration
 
 if TYPE_CHECKING:
@@ -50,6 +51,15 @@ def reachable_gate(reachable: bool, requests: int) -> Gate:
 def completed_gate(completed: int, minimum: int) -> Gate:
     why = f"{completed:,} requests completed, at least {minimum:,} wanted"
     return Gate(name="completed", passed=completed >= minimum, why=why, otherwise="undecided")
+
+
+def client_error_gates(records: Sequence[RequestRecord]) -> tuple[Gate, ...]:
+    """A gate that fails when requests died in the load generator itself, which says nothing of the service."""
+    own = [record.error for record in records if record.error.startswith(CLIENT_ERROR)]
+    if not own:
+        return ()
+    why = f"{len(own):,} requests failed in the load generator itself ({own[0]}): raise its limits and run again"
+    return (Gate(name="client healthy", passed=False, why=why, otherwise="undecided"),)
 
 
 def client_gate(queue: LatencySummary, cpu_ratio: float | None, max_concurrency: int | None) -> Gate:

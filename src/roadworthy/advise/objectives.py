@@ -82,13 +82,19 @@ def success_objective(completed: int, requests: int, sla: Sla) -> Objective:
     return Objective(name="success", unit="ratio", limit=limit, measured=ratio, met=ratio >= limit, why=why)
 
 
-def goodput_objectives(sla: Sla, goodput_rps: float, attainment: float | None) -> tuple[Objective, ...]:
+def goodput_objectives(
+    sla: Sla, goodput_rps: float, attainment: float | None, *, offered: bool = True
+) -> tuple[Objective, ...]:
+    """Goodput as a rate or as a share. A rate that was never ``offered`` cannot be missed, only not shown."""
     if sla.goodput_per_s is not None:
         why = f"{goodput_rps:.2f} requests a second kept every limit, drain included"
+        met: bool | None = goodput_rps >= sla.goodput_per_s
+        if not met and not offered:
+            met, why = None, f"{why}; the asked load was not offered long enough to tell"
         return (
             Objective(
                 name="goodput", unit="per_s", limit=sla.goodput_per_s, measured=goodput_rps,
-                met=goodput_rps >= sla.goodput_per_s, why=why,
+                met=met, why=why,
             ),
         )  # fmt: skip
     if sla.goodput_ratio is not None:

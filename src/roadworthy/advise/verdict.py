@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from roadworthy.advise.gates import (
     Gate,
     Verdict,
+    client_error_gates,
     client_gate,
     complete_gate,
     completed_gate,
@@ -145,14 +146,16 @@ def judge(
 
     success = success_objective(len(done), len(counted), sla)
     latency = latency_objectives(sla, user_ttft, tpot)
-    goodput = goodput_objectives(sla, _rate(good, duration_s), attainment)
+    kept_up = rate_gate(steady, asked_rate_per_s)
+    goodput = goodput_objectives(sla, _rate(good, duration_s), attainment, offered=kept_up.passed is not None)
     gates = (
         complete_gate(partial),
         reachable_gate(reachable, len(counted)),
+        *client_error_gates(counted),
         Gate(name="failed share", passed=success.met, why=success.why),
         completed_gate(len(done), min_completed),
         client_gate(queue, client_cpu_ratio, max_concurrency),
-        rate_gate(steady, asked_rate_per_s),
+        kept_up,
         *(Gate(name=item.name, passed=item.met, why=item.why) for item in (*latency, *goodput)),
     )
     verdict, reason = conclude(gates)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from roadworthy.cli.wiring import Planned
     from roadworthy.simulate.run import SimulatedRun
 
-DEFAULT_REQUESTS = 1000
-"""Enough for a verdict on a 99th percentile."""
+DEFAULT_REQUESTS = 1100
+"""Enough for a verdict on a 99th percentile though some sessions end early at the context limit."""
 
 PROGRESS_EVERY = 500
 _COLOURS = {"met": "green", "missed": "red", "undecided": "yellow"}

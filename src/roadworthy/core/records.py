@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from roadworthy.core.latency import tpot_s
 
+CLIENT_ERROR = "client: "
+"""How an ``error`` begins that is the load generator's own, such as running out of file descriptors."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestRecord:

@@ -181,3 +181,12 @@ def test_each_tenant_has_its_own_line() -> None:
         ("b", 500, 0),
     ]
     assert report.tenants[0].tokens == 500 * 250
+
+
+def test_a_load_generator_out_of_descriptors_is_no_fault_of_the_service() -> None:
+    records = [record(i) for i in range(20)] + [
+        record(20, ok=False, error="client: cannot connect: too many open files")
+    ]
+    report = judge(records, Sla(success_ratio=1.0))
+    assert report.verdict == "undecided"
+    assert report.reason.startswith("client healthy: 1 requests failed in the load generator itself")
