@@ -113,6 +113,8 @@ def _buffers(
     model: ModelSpec, kinds: Mapping[Layer, int], split: Split, *, first: bool, fused_decode: bool
 ) -> Counter[str]:
     buffers: Counter[str] = Counter(_rope_tables(model, kinds))
+    if model.family == "gemma3":
+        buffers["embedding"] = 2  # the factor that embeddings are scaled by
     if first and model.vision is not None and model.family == "kimi_k3":
         buffers["vision_tower"] = VISION_BUFFER_BYTES
     for layer, count in kinds.items():
