@@ -59,10 +59,7 @@ def weights_of(config: Any) -> dict[str, int]:
     torch.set_default_dtype(torch.float32)
     return {
         "parameter_bytes": sum(each.numel() * each.element_size() for each in model.parameters()),
-        # the embedding's scale is one number of the class, not a table
-        "buffer_bytes": sum(
-            each.numel() * each.element_size() for _, each in model.named_buffers() if each.numel() > 0
-        ),
+        "buffer_bytes": sum(each.numel() * each.element_size() for each in model.buffers()),
     }
 
 
