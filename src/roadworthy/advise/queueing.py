@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from roadworthy.core.latency import MIN_SAMPLES
+from roadworthy.plan.workload import demand_of
 
 if TYPE_CHECKING:
     from roadworthy.advise.gates import Verdict
@@ -34,6 +35,13 @@ REQUESTS_MIN = MIN_SAMPLES[99] + 100
 REQUESTS_MAX = 2000
 TURNOVERS = 3
 """How often the conversations under way should be replaced during a run, so that filling up is not most of it."""
+
+STEPS_MAX = 1_000_000
+"""Engine steps of one simulation, some seconds of work. Long answers of few requests at once would take more: such
+a run has fewer requests, and its P99 is then not judged."""
+
+CONVERSATIONS_MIN = 40
+"""Conversations and answers below which the time in which conversations start says nothing of the throughput."""
 
 SEED = 0
 """The same document gives the same ranking."""
@@ -59,6 +67,8 @@ def trial_of(judged: LayoutPlan, workload: RequestProfile) -> Trial:
     # requests that arrive in the life of a conversation: by Little's law its answers, and the pauses between them
     life = sessions.turns * in_flight + (sessions.turns - 1) * sessions.think_time_s * share.rate_per_s
     requests = min(REQUESTS_MAX, max(REQUESTS_MIN, math.ceil(TURNOVERS * life)))
+    together = max(1.0, in_flight / engines / judged.layout.pp)  # requests that decode in one step
+    requests = max(1, min(requests, int(STEPS_MAX * together / demand_of(workload).output_mean)))
     return Trial(engines=engines, engines_total=total, requests=requests, workload=share)
 
 
@@ -70,7 +80,7 @@ class Simulated:
         verdict: on every objective together; ``reason`` says what decided it.
         attainment_ratio: share of all requests that kept every per-request limit.
         output_tokens_per_s: of one replica, all its data-parallel ranks, once the service has filled up: over the
-            second half of the time in which conversations start.
+            second half of the time in which conversations start (over the whole run where few end in it).
         offered_ratio: arrivals in that time against the asked rate; well below 1 while conversations build up.
         carried: the rate was served without a growing backlog, as far as the run could tell.
         utilisation_ratio: mean share of time in which a pipeline stage computed.
@@ -105,8 +115,7 @@ def simulated(
     preemptions: int,
 ) -> Simulated:
     """What the run of ``trial``, of which these are the ``records`` and the ``report``, says of the layout."""
-    closes_s = max(record.t_sched_s for record in records if record.turn == 0)
-    opens_s = closes_s / 2
+    opens_s, closes_s = _filled_up(records)
     length_s = closes_s - opens_s
     ended = sum(record.n_out for record in records if record.ok and opens_s < record.t_last_s <= closes_s)
     arrived = sum(opens_s < record.t_sched_s <= closes_s for record in records)
@@ -120,15 +129,25 @@ def simulated(
         ttft_p99_s=report.user_ttft_s.p99,
         tpot_p50_s=report.tpot_s.p50,
         tpot_p99_s=report.tpot_s.p99,
-        output_tokens_per_s=ended / length_s * judged.layout.dp / trial.engines,
+        output_tokens_per_s=ended / length_s * judged.layout.dp / trial.engines if length_s > 0 else 0.0,
         attainment_ratio=report.attainment_ratio or 0.0,
         utilisation_ratio=utilisation_ratio,
         preemptions=preemptions,
         engines=trial.engines,
         engines_total=trial.engines_total,
-        offered_ratio=arrived / (trial.workload.rate_per_s * length_s),
+        offered_ratio=arrived / (trial.workload.rate_per_s * length_s) if length_s > 0 else 0.0,
         carried=rate_gate.passed is not False,
     )
+
+
+def _filled_up(records: Sequence[RequestRecord]) -> tuple[float, float]:
+    """The second half of the time in which conversations start; the whole run where few start or end in it."""
+    starts_s = [record.t_sched_s for record in records if record.turn == 0]
+    opens_s, closes_s = max(starts_s) / 2, max(starts_s)
+    ended = sum(opens_s < record.t_last_s <= closes_s for record in records)
+    if min(len(starts_s), ended) < CONVERSATIONS_MIN:
+        return min(starts_s), max(record.t_last_s for record in records)
+    return opens_s, closes_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

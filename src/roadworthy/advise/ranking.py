@@ -24,8 +24,6 @@ ATTAINMENT_STEP = 0.02
 MISS_STEP = 1.1
 """Simulated layouts that differ by less than these are not told apart: their step times share one error."""
 
-_VERDICTS = {"met": 0, "undecided": 1, "missed": 2}
-
 
 def alike(one: LayoutPlan, other: LayoutPlan) -> bool:
     """Whether two layouts differ by expert parallelism alone, and that to no effect that a reader would act on."""
@@ -101,8 +99,11 @@ def _key(judged: LayoutPlan, result: Simulated, sla: Sla, most: float) -> tuple[
     fits = {True: 0, "uncertain": 1, False: 2}[judged.feasible]
     if sla.ttft_p99_s is None and sla.tpot_p99_s is None:
         return (fits, 0 if result.carried else 1, _steps(most, _tokens(judged, result)))
-    missed = math.floor((1 - result.attainment_ratio) / ATTAINMENT_STEP + 1e-9) if result.verdict != "met" else 0
-    return (fits, _VERDICTS[result.verdict], missed, _steps(max(1.0, worst_miss(result, sla)), 1.0))
+    miss = worst_miss(result, sla)
+    # too few requests for a verdict do not excuse a latency that is over its limit
+    verdict = 0 if result.verdict == "met" else 1 if result.verdict == "undecided" and miss <= 1 else 2
+    missed = math.floor((1 - result.attainment_ratio) / ATTAINMENT_STEP + 1e-9) if verdict else 0
+    return (fits, verdict, missed, _steps(max(1.0, miss), 1.0))
 
 
 def _tokens(judged: LayoutPlan, result: Simulated) -> float:

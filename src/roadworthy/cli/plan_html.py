@@ -12,6 +12,7 @@ from roadworthy.advise.queueing import NOT_SIMULATED, Queueing
 from roadworthy.advise.ranking import distinct, name_of, why_behind
 from roadworthy.bench import plan_plots
 from roadworthy.bench.report_page import notes, page, paragraph, sentence, table
+from roadworthy.cli.plan_advice import option_words, plan_options
 from roadworthy.cli.plan_queueing import queueing_notes
 from roadworthy.core.units import format_bytes, format_count, format_duration, format_gib
 from roadworthy.plan.cache_groups import in_flight_tokens
@@ -51,6 +52,7 @@ def plan_page(planned: Planned, *, needed: str = "") -> str:
             _settings_section(best),
             _warnings_section(best),
         ]
+    body.append(_options_section(planned))
     body += [_others_section(planned, queueing), _assumptions_section(planned)]
     return page(
         f"Plan: {planned.deployment.name}",
@@ -271,6 +273,13 @@ def _warnings_section(best: LayoutPlan) -> str:
         return ""
     rows = [(sentence(warning.message), warning.mend or "–") for warning in best.warnings]
     return f"<section><h2>What start-up would bring to light</h2>{table(('', 'what mends it'), rows)}</section>"
+
+
+def _options_section(planned: Planned) -> str:
+    """What else could be done, and its effect; nothing where there is no alternative."""
+    words = map(option_words, plan_options(planned))
+    rows = [(title, settings or "–", sentence(effects)) for title, settings, effects in words]
+    return f"<section><h2>Options</h2>{table(('option', 'settings', 'effect'), rows)}</section>" if rows else ""
 
 
 def _others_section(planned: Planned, queueing: Queueing) -> str:

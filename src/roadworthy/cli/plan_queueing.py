@@ -47,7 +47,7 @@ def queueing_report(planned: Planned, queueing: Queueing) -> Iterator[Renderable
         title = "The best layouts at the asked rate, ordered by simulation"
         yield Group(Text("\n" + title, style="bold"), table, *lines)
     for layout, why in queueing.skipped.items():
-        yield Text(f"{layout.label} was not simulated: {why}", style="yellow")
+        yield Text(f"\n{layout.label} was not simulated: {why}", style="yellow")
 
 
 def _numbers(judged: LayoutPlan, numbers: Simulated | Predicted) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from roadworthy.advise.arrivals import Arrivals
 from roadworthy.advise.deploy import twin_configs
-from roadworthy.advise.queueing import BEST_LAYOUTS, SEED, Queueing, Simulated, simulated, trial_of
+from roadworthy.advise.queueing import BEST_LAYOUTS, REQUESTS_MIN, SEED, Queueing, Simulated, simulated, trial_of
 from roadworthy.advise.ranking import distinct
 from roadworthy.advise.verdict import judge
 from roadworthy.core.errors import Infeasible, Unsupported
@@ -50,10 +50,17 @@ def simulate_layout(
     """One layout at the asked rate, or a share of its engines at their share of the rate.
 
     Raises:
-        Infeasible: no engine would start with these settings.
+        Infeasible: no engine would start with these settings, or the queue is known to grow without end and to watch it
+            would take long.
         Unsupported: the plan has no timing for this model and hardware.
     """
     trial = trial_of(judged, deployment.workload)
+    if trial.requests < REQUESTS_MIN and judged.predicted is not None and judged.predicted.saturated:
+        carried = judged.predicted.request_rate_per_s * judged.layout.replicas
+        raise Infeasible(
+            f"it carries {carried:.3g} of the {deployment.workload.rate_per_s:g} requests/s asked, so its queue grows "
+            "without end"
+        )
     configs = twin_configs(deployment, replace(plan, layouts=(judged,)))[: trial.engines]
     arrivals = Arrivals(
         trial.workload,

@@ -104,6 +104,13 @@ def test_what_meets_the_sla_in_simulation_goes_first() -> None:
     ]
 
 
+def test_too_few_requests_for_a_verdict_excuse_no_latency_over_its_limit() -> None:
+    few = result(verdict="undecided", attainment_ratio=0.3, ttft_p99_s=9.0)
+    assert order(
+        [judged(1), judged(2)], {1: few, 2: result(verdict="missed", attainment_ratio=0.8, ttft_p99_s=2.0)}
+    ) == [2, 1]
+
+
 def test_of_those_that_miss_more_requests_within_the_limits_win() -> None:
     worse, better = (result(verdict="missed", attainment_ratio=ratio, ttft_p99_s=2.0) for ratio in (0.5, 0.8))
     assert order([judged(1), judged(2)], {1: worse, 2: better}) == [2, 1]

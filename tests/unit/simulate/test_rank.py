@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from roadworthy.advise.queueing import ENGINES_MAX, REQUESTS_MAX, REQUESTS_MIN, trial_of
+from roadworthy.advise.queueing import ENGINES_MAX, REQUESTS_MAX, REQUESTS_MIN, STEPS_MAX, trial_of
 from roadworthy.advise.ranking import distinct
 from roadworthy.cli.wiring import Planned, load_best, load_planned, with_queueing
 from roadworthy.simulate import rank
-from roadworthy.spec.values import Sessions
+from roadworthy.spec.values import Quantiles, Sessions
 
 if TYPE_CHECKING:
     from roadworthy.plan.values import LayoutPlan
@@ -94,6 +94,25 @@ def test_a_run_lasts_longer_where_conversations_do(flash: Planned) -> None:
     longer = replace(short, sessions=Sessions(turns=20.0, think_time_s=30.0))
     assert trial_of(judged, short).requests >= REQUESTS_MIN
     assert trial_of(judged, short).requests < trial_of(judged, longer).requests <= REQUESTS_MAX
+
+
+def test_answers_so_long_that_a_run_would_take_minutes_are_fewer(flash: Planned) -> None:
+    lonely = replace(
+        flash.deployment.workload, rate_per_s=1e-4, output_tokens=Quantiles(p50=50_000, p90=60_000, p99=70_000)
+    )
+    judged = flash.plan.layouts[0]
+    assert judged.predicted is not None
+    idle = replace(judged, predicted=replace(judged.predicted, concurrency=0.1))
+    assert trial_of(idle, lonely).requests * 50_000 <= STEPS_MAX
+
+
+def test_a_queue_that_is_known_to_grow_is_not_watched_for_minutes(flash: Planned) -> None:
+    judged = flash.plan.layouts[0]
+    assert judged.predicted is not None
+    full = replace(judged, predicted=replace(judged.predicted, saturated=True, concurrency=1.0))
+    long = replace(flash.deployment.workload, output_tokens=Quantiles(p50=50_000, p90=60_000, p99=70_000))
+    queueing = rank.simulate_best(replace(flash.deployment, workload=long), replace(flash.plan, layouts=(full,)))
+    assert "its queue grows without end" in queueing.skipped[full.layout]
 
 
 def test_up_and_simulate_take_the_layout_that_plan_puts_first(ranked: Planned, examples: Path) -> None:
