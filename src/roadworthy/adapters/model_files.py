@@ -61,10 +61,10 @@ def _from_files(ref: ModelRef, place: Path) -> ModelSpec:
     text = read_text(file, what="a model's config.json", limit_bytes=CONFIG_BYTES_MAX)
     try:
         config = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError also of a number with thousands of digits
         where = f" line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
         raise SpecError(
-            f"{file}:{where} not JSON: {getattr(error, 'msg', 'nested too deeply')}",
+            f"{file}:{where} not JSON: {getattr(error, 'msg', None) or error}",
             hint="was the file cut off while it was copied?",
         ) from error
     if not isinstance(config, dict):

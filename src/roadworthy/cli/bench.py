@@ -254,7 +254,7 @@ def _print_report(run: BenchRun) -> None:
     from roadworthy.bench.report_text import render_text
 
     def paint(verdict: Verdict, text: str) -> str:
-        return click.style(text, fg=_COLOURS[verdict], bold=True)
+        return text if os.environ.get("NO_COLOR") else click.style(text, fg=_COLOURS[verdict], bold=True)
 
     click.echo(render_text(run.section(_title(run)), paint=paint), nl=False)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from dataclasses import dataclass
@@ -175,7 +176,7 @@ def _print_report(judged: JudgedRun) -> None:
     from roadworthy.bench.report_text import render_text
 
     def paint(verdict: Verdict, text: str) -> str:
-        return click.style(text, fg=_COLOURS[verdict], bold=True)
+        return text if os.environ.get("NO_COLOR") else click.style(text, fg=_COLOURS[verdict], bold=True)
 
     title = f"{judged.planned.deployment.name} in virtual time"
     click.echo(render_text(judged.section(title), paint=paint), nl=False)

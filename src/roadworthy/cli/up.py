@@ -50,6 +50,8 @@ def command(
         )
     from roadworthy.cli.plan_progress import PlanProgress
 
+    if port and port == admin_port:
+        raise SpecError(f"--port and --admin-port: both {port}, wanted two ports", hint="0 takes a free one")
     require_extra("gateway", "uvloop", "httptools", "starlette", "uvicorn", "prometheus_client")
     from roadworthy.cli.serve import ServeOptions, serve
     from roadworthy.cli.wiring import load_best
