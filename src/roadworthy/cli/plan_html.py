@@ -12,8 +12,8 @@ from roadworthy.advise.queueing import NOT_SIMULATED, Queueing
 from roadworthy.advise.ranking import distinct, name_of, why_behind
 from roadworthy.bench import plan_plots
 from roadworthy.bench.report_page import notes, page, paragraph, sentence, table
-from roadworthy.cli.plan_advice import option_words, plan_options
-from roadworthy.cli.plan_queueing import queueing_notes
+from roadworthy.cli.plan_advice import objectives_needed, option_words, plan_options
+from roadworthy.cli.plan_queueing import queueing_notes, skipped_groups
 from roadworthy.core.units import format_bytes, format_count, format_duration, format_gib
 from roadworthy.plan.cache_groups import in_flight_tokens
 from roadworthy.plan.workload import demand_of
@@ -244,7 +244,9 @@ def _queueing_section(planned: Planned, queueing: Queueing) -> str:
         return ""
     columns = ("layout", "numbers", "TTFT P50", "TTFT P99", "TPOT P50", "TPOT P99", "tokens/s", "SLA")
     remarks = [sentence(line) for line in queueing_notes(queueing)] if queueing.results else []
-    remarks += [f"{layout.label} was not simulated: {sentence(why)}" for layout, why in queueing.skipped.items()]
+    remarks += [f"{name} was not simulated: {why}." for name, why in skipped_groups(planned, queueing)]
+    wanted = objectives_needed(planned)
+    remarks += [sentence(wanted)] if wanted else []
     if best is not None and best.predicted is not None:
         source = best.predicted.source.removesuffix("; before queueing")
         band = f"error band {best.predicted.error_band:.0%} either way"

@@ -46,8 +46,14 @@ def queueing_report(planned: Planned, queueing: Queueing) -> Iterator[Renderable
         lines = [Text(line, style="dim") for line in queueing_notes(queueing)]
         title = "The best layouts at the asked rate, ordered by simulation"
         yield Group(Text("\n" + title, style="bold"), table, *lines)
-    for layout, why in queueing.skipped.items():
-        yield Text(f"\n{layout.label} was not simulated: {why}", style="yellow")
+    for name, why in skipped_groups(planned, queueing):
+        yield Text(f"\n{name} was not simulated: {why}", style="yellow")
+
+
+def skipped_groups(planned: Planned, queueing: Queueing) -> Iterator[tuple[str, str]]:
+    """Name and reason of each layout that could not be simulated, those alike as one."""
+    for group in distinct([judged for judged in planned.plan.layouts if judged.layout in queueing.skipped]):
+        yield name_of(group), queueing.skipped[group[0].layout]
 
 
 def _numbers(judged: LayoutPlan, numbers: Simulated | Predicted) -> tuple[str, ...]:
