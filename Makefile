@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 MAKEFLAGS += --no-print-directory
 
-.PHONY: demo test check lint bench-twin docs clean vllm
+.PHONY: demo test check lint bench-twin score-plan docs clean vllm
 
 $(VENV)/.base: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: Python 3.11 or newer is needed (make PYTHON=python3.12 ...)" >&2; exit 2; }
@@ -46,6 +46,10 @@ test: lint $(VENV)/.vllm
 
 bench-twin: $(VENV)/.base
 	$(BIN)/python scripts/bench-twin
+
+# predicted against measured for every row on H200; exit 1 outside the limits
+score-plan: $(VENV)/.base
+	$(BIN)/python scripts/plan_accuracy.py
 
 docs: $(VENV)/.dev
 	$(BIN)/python scripts/docs
