@@ -227,7 +227,8 @@ def predict(
     point = full if saturated else _crossing(at, lambda found: math.log(found.rate_per_s / share), ceiling, upper=True)
     best = full
     if not _meets(full, sla):
-        best = _crossing(at, lambda found: math.log(_worst_miss(found, sla)), ceiling, upper=False)
+        high = ceiling if _meets(point, sla) else point.concurrency
+        best = _crossing(at, lambda found: math.log(_worst_miss(found, sla)), high, upper=False)
         if not _meets(best, sla):
             best = full
     return Predicted(
