@@ -166,7 +166,9 @@ def _memory(best: LayoutPlan) -> RenderableType:
     lines: list[RenderableType] = []
     for budget in best.ranks:
         tight = "  tightest" if budget.rank == best.tightest_rank and len(best.ranks) > 1 else ""
-        lines.append(Text(f"  rank {budget.rank}, stage {budget.stage} ({budget.count} ranks){tight}"))
+        lines.append(
+            Text(f"  rank {budget.rank}, stage {budget.stage} ({budget.count} rank{'s' * (budget.count > 1)}){tight}")
+        )
         lines.append(Text("  ") + _bar(budget))
         parts = ", ".join(
             f"{name} {_size(getattr(budget, field))}" for _, name, field, _ in _PARTS if getattr(budget, field)

@@ -30,7 +30,7 @@ from roadworthy.cli.gateway import warn_not_enforced
 from roadworthy.cli.live_status import EngineLoad, Traffic, status_table
 from roadworthy.cli.output import STOP_SIGNALS, console, say
 from roadworthy.cli.tenant_keys import with_keys
-from roadworthy.core.errors import RoadworthyError
+from roadworthy.core.errors import RoadworthyError, Unsupported
 from roadworthy.gateway.config import GatewayConfig
 from roadworthy.gateway.service import Gateway
 
@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 
 ENGINE_HOST = "127.0.0.1"
 """Engines have no keys of their own for `/metrics` and the rest, so they never listen beyond this host."""
+
+MOST_TWINS = 64
+"""Each twin is a process of some 60 MB."""
 
 STATUS_INTERVAL_S = 1.0
 ENGINE_GRACE_S = 15.0
@@ -109,6 +112,11 @@ def engine_commands(planned: Planned, options: ServeOptions) -> tuple[EngineComm
     deployment = planned.deployment
     if options.engine == "twin":
         configs = twin_configs(deployment, planned.plan)
+        if len(configs) > MOST_TWINS:
+            raise Unsupported(
+                f"{best.layout.label} is {len(configs)} engines, and `up` starts at most {MOST_TWINS} twins",
+                hint="`roadworthy simulate` runs any number in virtual time; fewer cluster.nodes try a part of it",
+            )
         make_folder(options.log_folder)
         commands = []
         for index, (config, port) in enumerate(zip(configs, free_ports(ENGINE_HOST, len(configs)), strict=True)):
