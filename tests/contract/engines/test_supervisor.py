@@ -152,6 +152,26 @@ def test_a_killed_engine_comes_back_after_the_back_off(tmp_path: Path, monkeypat
     assert seen[-1].restarts == 1
 
 
+def test_a_frozen_engine_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor_module, "FIRST_BACKOFF_S", 0.05)
+    monkeypatch.setattr(supervisor_module, "WATCH_INTERVAL_S", 0.05)
+    monkeypatch.setattr(supervisor_module, "SILENT_LIMIT_S", 0.2)
+    seen: list[EngineStatus] = []
+
+    async def scenario() -> None:
+        supervisor = Supervisor([engine(tmp_path)], on_change=seen.append)
+        await supervisor.start()
+        first = supervisor.statuses[0].pid
+        assert first is not None
+        os.kill(first, signal.SIGSTOP)
+        await until(lambda: supervisor.statuses[0].phase == "healthy" and supervisor.statuses[0].pid != first)
+        assert not alive(first)
+        await supervisor.stop()
+
+    asyncio.run(scenario())
+    assert any("did not answer /health" in status.note for status in seen)
+
+
 def test_the_back_off_doubles_up_to_half_a_minute() -> None:
     assert [backoff_s(failures) for failures in (1, 2, 3, 4, 5, 6, 60)] == [1, 2, 4, 8, 16, 30, 30]
 

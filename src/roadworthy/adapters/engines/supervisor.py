@@ -1,7 +1,8 @@
 """Keeps a set of engines running: all healthy before service starts, each restarted with back-off when it dies.
 
 An engine that dies before it was ever healthy is a wrong setting, not bad luck: the start fails at once with the end
-of its log. One that dies later is restarted after 1, 2, 4, … 30 s; a minute of health resets the back-off.
+of its log. One that dies later, or is silent for two minutes, is restarted after 1, 2, 4, … 30 s; a minute of health resets the
+back-off. Two minutes, because a busy API process of vLLM may leave `/health` alone for seconds.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ Phase = Literal["starting", "healthy", "restarting", "stopped"]
 
 FIRST_BACKOFF_S, LONGEST_BACKOFF_S, SETTLED_AFTER_S = 1.0, 30.0, 60.0
 PROBE_INTERVAL_S = 0.25
+WATCH_INTERVAL_S, SILENT_LIMIT_S = 5.0, 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,12 +109,28 @@ class Supervisor:
         failures = 0
         while True:
             healthy_since = loop.time()
-            code = await self._running[command.name].wait()
+            why = await self._until_it_fails(command, self._running[command.name])
             await self._running.pop(command.name).stop(grace_s=1.0)
             failures = 1 if loop.time() - healthy_since > SETTLED_AFTER_S else failures + 1
-            why = f"ended with {_ending(code)}"
             while not await self._restart(command, failures, why):
                 failures, why = failures + 1, "did not start again"
+
+    async def _until_it_fails(self, command: EngineCommand, engine: EngineProcess) -> str:
+        """Watch a healthy engine; returns, in words, how it ended or that it hangs."""
+        loop = asyncio.get_running_loop()
+        exited = asyncio.create_task(engine.wait())
+        answered_s = loop.time()
+        try:
+            while True:
+                await asyncio.wait([exited], timeout=WATCH_INTERVAL_S)
+                if exited.done():
+                    return f"ended with {_ending(exited.result())}"
+                if await answers_health(command.url):
+                    answered_s = loop.time()
+                elif loop.time() - answered_s > SILENT_LIMIT_S:
+                    return f"did not answer /health for {loop.time() - answered_s:.0f} s"
+        finally:
+            exited.cancel()
 
     async def _restart(self, command: EngineCommand, failures: int, why: str) -> bool:
         """One start after the back-off; True once the engine is healthy, False when it ended before that."""
