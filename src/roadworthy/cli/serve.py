@@ -110,6 +110,7 @@ def engine_commands(planned: Planned, options: ServeOptions) -> tuple[EngineComm
     """How to start every engine of the best layout: a twin for each data-parallel rank, or a vLLM for each replica."""
     best = planned.best()
     deployment = planned.deployment
+    make_folder(options.log_folder)
     if options.engine == "twin":
         configs = twin_configs(deployment, planned.plan)
         if len(configs) > MOST_TWINS:
@@ -117,7 +118,6 @@ def engine_commands(planned: Planned, options: ServeOptions) -> tuple[EngineComm
                 f"{best.layout.label} is {len(configs)} engines, and `up` starts at most {MOST_TWINS} twins",
                 hint="`roadworthy simulate` runs any number in virtual time; fewer cluster.nodes try a part of it",
             )
-        make_folder(options.log_folder)
         commands = []
         for index, (config, port) in enumerate(zip(configs, free_ports(ENGINE_HOST, len(configs)), strict=True)):
             name = f"engine-{index}"

@@ -63,7 +63,7 @@ class EngineProcess:
                 )
         except OSError as error:
             raise ProbeError(
-                f"{command.name}: cannot start {command.argv[0]}: {error.strerror or error}",
+                f"{command.name}: cannot start: {error.filename or command.argv[0]}: {error.strerror or error}",
                 hint="check that the program exists and that the log folder can be written",
             ) from error
         return cls(command, process)

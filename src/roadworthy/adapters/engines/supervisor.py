@@ -1,8 +1,8 @@
 """Keeps a set of engines running: all healthy before service starts, each restarted with back-off when it dies.
 
 An engine that dies before it was ever healthy is a wrong setting, not bad luck: the start fails at once with the end
-of its log. One that dies later, or is silent for two minutes, is restarted after 1, 2, 4, … 30 s; a minute of health resets the
-back-off. Two minutes, because a busy API process of vLLM may leave `/health` alone for seconds.
+of its log. One that dies later, or is silent for two minutes, is restarted after 1, 2, 4, … 30 s; a minute of health
+resets the back-off. Two minutes, because a busy API process of vLLM may leave ``/health`` alone for seconds.
 """
 
 from __future__ import annotations
