@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -84,6 +85,8 @@ def command(
     from roadworthy.cli.output import print_json
 
     request = _request(_aim(target, spec=spec, ready_file=ready_file, key=key), **options)  # type: ignore[arg-type]
+    if out is not None and html is not None and out.absolute() == html.absolute():
+        raise SpecError(f"--out and --html: both {out}, wanted two files", hint="one holds JSON, the other the page")
     for path in (out, html):
         if path is not None:
             require_writable(path)
@@ -114,6 +117,8 @@ def _aim(target: str | None, *, spec: str | None, ready_file: Path | None, key: 
     if target is None and ready is None:
         raise SpecError("nothing to measure: no target", hint="name a URL, a document, or --ready-file FILE")
     is_url = target is not None and "://" in target
+    if target is not None and not is_url and re.fullmatch(r"[\w.-]+:\d+", target):
+        raise SpecError(f"{target}: neither a document nor a URL", hint=f"write http://{target}")
     if not is_url and target is not None and spec is not None:
         raise SpecError(f"two documents: {target} and --spec {spec}", hint="with --spec, the target is a URL")
     named = spec if is_url or target is None else target
