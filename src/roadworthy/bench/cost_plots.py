@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from roadworthy.bench.plots import Axis
+from roadworthy.bench.plots import Axis, svg
 
 WIDTH, HEIGHT = 720, 330
 _LEFT, _RIGHT, _TOP, _BOTTOM = 78, 18, 18, 44
@@ -91,7 +91,7 @@ def break_even_curve(
         f'<text class="axis" x="{middle:.0f}" y="{HEIGHT - 6}" text-anchor="middle">'
         f"tokens a month; up: {escape(currency)} a month</text>"
     )
-    return _svg("cost a month against tokens a month, own and API", HEIGHT, parts)
+    return svg("cost a month against tokens a month, own and API", parts, width=WIDTH, height=HEIGHT)
 
 
 def tornado(swings: Sequence[Swing], *, base: float, even: float | None) -> str:
@@ -120,7 +120,7 @@ def tornado(swings: Sequence[Swing], *, base: float, even: float | None) -> str:
     parts.append(f'<line class="limit" x1="{x.px(base):.1f}" x2="{x.px(base):.1f}" y1="{_TOP}" y2="{bottom}"/>')
     if even is not None:
         parts.append(f'<line class="even" x1="{x.px(even):.1f}" x2="{x.px(even):.1f}" y1="{_TOP}" y2="{bottom}"/>')
-    return _svg("what each input does to the result", bottom + 26, parts)
+    return svg("what each input does to the result", parts, width=WIDTH, height=bottom + 26)
 
 
 def hour_bars(shares: Sequence[float], peak_hours: Sequence[int]) -> str:
@@ -144,7 +144,7 @@ def hour_bars(shares: Sequence[float], peak_hours: Sequence[int]) -> str:
         )
         if hour % 3 == 0:
             parts.append(f'<text x="{left + step / 2:.1f}" y="{bottom + 16}" text-anchor="middle">{hour:02d}</text>')
-    return _svg("use by hour of the day, UTC", height, parts)
+    return svg("use by hour of the day, UTC", parts, width=WIDTH, height=height)
 
 
 def _label(kind: str, end: tuple[float, float], x: Axis, y: Axis) -> str:
@@ -154,10 +154,3 @@ def _label(kind: str, end: tuple[float, float], x: Axis, y: Axis) -> str:
 
 def _points(pairs: Sequence[tuple[float, float]], x: Axis, y: Axis) -> str:
     return " ".join(f"{x.px(across):.1f},{y.px(up):.1f}" for across, up in pairs)
-
-
-def _svg(label: str, height: int, parts: Sequence[str]) -> str:
-    return (
-        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(label)}">'
-        f"<title>{escape(label)}</title>{''.join(parts)}</svg>"
-    )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from roadworthy.bench.plots import Axis
+from roadworthy.bench.plots import Axis, empty, svg
 from roadworthy.core.units import format_duration
 
 WIDTH, HEIGHT = 480, 270
@@ -97,7 +97,7 @@ def log_lines(lines: Sequence[Line], *, x_name: str, y_name: str, marks: Sequenc
     """Curves on two log scales of counts; ``marks`` are dashed verticals with a name."""
     points = [point for line in lines for point in line.points]
     if not points:
-        return _empty(f"{y_name}: nothing to show")
+        return empty(f"{y_name}: nothing to show", height=HEIGHT)
     x = _log_axis([at for at, _ in points], _LEFT, WIDTH - _RIGHT, 1.0)
     y = _log_axis([up for _, up in points], HEIGHT - _BOTTOM, _TOP, 1.25)
     parts = [_across(x, short_count, x_name, _powers_of_two(x)), _up(y, short_count, y_name)]
@@ -106,7 +106,7 @@ def log_lines(lines: Sequence[Line], *, x_name: str, y_name: str, marks: Sequenc
     for index, line in enumerate(lines):
         drawn = " ".join(f"{x.px(at):.1f},{y.px(up):.1f}" for at, up in line.points)
         parts.append(f'<polyline class="c{index}" points="{drawn}"><title>{escape(line.name)}</title></polyline>')
-    return _svg(f"{y_name} against {x_name}", parts)
+    return svg(f"{y_name} against {x_name}", parts, height=HEIGHT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +123,7 @@ def front(dots: Sequence[Dot], *, x_name: str, y_name: str, limit_s: float | Non
     """Every dot, and the front through those that nothing beats; lower is better across, higher is better up."""
     dots = [dot for dot in dots if dot.x_s > 0 and dot.y > 0]
     if not dots:
-        return _empty("no layout fits")
+        return empty("no layout fits", height=HEIGHT)
     across = [dot.x_s for dot in dots] + ([limit_s] if limit_s else [])
     x = _log_axis(across, _LEFT, WIDTH - _RIGHT, 1.1)
     y = _log_axis([dot.y for dot in dots], HEIGHT - _BOTTOM, _TOP, 1.25)
@@ -140,7 +140,7 @@ def front(dots: Sequence[Dot], *, x_name: str, y_name: str, limit_s: float | Non
         f"<title>{escape(dot.name)}</title></circle>"
         for dot in best
     ]
-    return _svg(f"{y_name} against {x_name}: {len(best)} points on the front of {len(dots)}", parts)
+    return svg(f"{y_name} against {x_name}: {len(best)} points on the front of {len(dots)}", parts, height=HEIGHT)
 
 
 def short_count(count: float) -> str:
@@ -200,15 +200,3 @@ def _up(axis: Axis, text: Callable[[float], str], name: str) -> str:
         f'<text class="tick" x="{_LEFT - 6}" y="{axis.px(tick) + 4:.1f}" text-anchor="end">{escape(text(tick))}</text>'
         for tick in _spaced(axis, 18, None)
     )
-
-
-def _svg(label: str, parts: Sequence[str]) -> str:
-    return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(label)}">'
-        f"<title>{escape(label)}</title>{''.join(parts)}</svg>"
-    )
-
-
-def _empty(text: str) -> str:
-    middle = f'x="{WIDTH / 2:.0f}" y="{HEIGHT / 2:.0f}" text-anchor="middle"'
-    return _svg(text, [f'<text class="axis" {middle}>{escape(text)}</text>'])

@@ -59,7 +59,7 @@ def latency_cdf(name: str, values_s: Sequence[float], *, limit_s: float | None =
     """Share of samples at or below each latency, with P50, P95, P99 marked and the limit as a dashed line."""
     ordered = sorted(values_s)
     if not ordered:
-        return _empty(f"{name}: no sample")
+        return empty(f"{name}: no sample")
     high = max(ordered[-1], limit_s or 0.0, 1e-6) * 1.03  # a microsecond is the least that a scale can show
     low = ordered[0] if ordered[0] > 0 else high / 1000
     log = high / max(low, high / 1e4) > 30
@@ -80,7 +80,7 @@ def latency_cdf(name: str, values_s: Sequence[float], *, limit_s: float | None =
         parts.append(
             f'<circle class="mark" cx="{x.px(value):.1f}" cy="{y.px(percent / 100):.1f}" r="3.5">{title}</circle>'
         )
-    return _svg(f"{name}: cumulative distribution of {len(ordered):,} samples", parts)
+    return svg(f"{name}: cumulative distribution of {len(ordered):,} samples", parts)
 
 
 def _cdf_points(ordered: Sequence[float]) -> list[tuple[float, float]]:
@@ -95,7 +95,7 @@ def _cdf_points(ordered: Sequence[float]) -> list[tuple[float, float]]:
 def in_flight(spans_s: Sequence[tuple[float, float]]) -> str:
     """Requests in flight over the run, from the (send, end) of each."""
     if not spans_s:
-        return _empty("no request was sent")
+        return empty("no request was sent")
     changes = sorted([(start, 1) for start, _ in spans_s] + [(end, -1) for _, end in spans_s])
     level, steps = 0, [(0.0, 0)]
     for at_s, change in changes:
@@ -113,7 +113,7 @@ def in_flight(spans_s: Sequence[tuple[float, float]]) -> str:
         f'<polygon class="area" points="{points} {floor}"/>',
         f'<polyline class="curve" points="{points}"/>',
     ]
-    return _svg(f"requests in flight over time, at most {peak}", parts)
+    return svg(f"requests in flight over time, at most {peak}", parts)
 
 
 def _peaks(steps: Sequence[tuple[float, int]], end_s: float) -> list[tuple[float, float]]:
@@ -140,7 +140,7 @@ def latency_scatter(
 ) -> str:
     """One dot a request, (scheduled time, latency); a request that failed is a cross on the upper edge."""
     if not points_s and not failures_s:
-        return _empty("no request ended")
+        return empty("no request ended")
     end_s = max([at for at, _ in points_s] + list(failures_s) + [1e-3])
     high = max([value for _, value in points_s] + [limit_s or 0.0, 1e-3]) * 1.06
     x = Axis(low=0, high=end_s, start_px=_LEFT, end_px=WIDTH - _RIGHT)
@@ -154,7 +154,7 @@ def latency_scatter(
     parts += [f'<path class="dots" d="{dots}"/>'] if dots else []
     parts += [f'<path class="failures" d="{crosses}"/>'] if crosses else []
     shown = "" if len(points_s) <= MAX_SCATTER_POINTS else f", {MAX_SCATTER_POINTS:,} of {len(points_s):,} shown"
-    return _svg(f"{name} of each request over time{shown}", parts)
+    return svg(f"{name} of each request over time{shown}", parts)
 
 
 def _thin(values: Sequence[_T], at_most: int) -> Sequence[_T]:
@@ -195,13 +195,15 @@ def _y_axis(axis: Axis, text: Callable[[float], str]) -> str:
     )
 
 
-def _svg(label: str, parts: Sequence[str]) -> str:
+def svg(label: str, parts: Sequence[str], *, width: int = WIDTH, height: int = HEIGHT) -> str:
+    """The frame of a plot: ``label`` is its title and what a screen reader says."""
     return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(label)}">'
+        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(label)}">'
         f"<title>{escape(label)}</title>{''.join(parts)}</svg>"
     )
 
 
-def _empty(text: str) -> str:
-    middle = f'x="{WIDTH / 2:.0f}" y="{HEIGHT / 2:.0f}" text-anchor="middle"'
-    return _svg(text, [f'<text class="axis" {middle}>{escape(text)}</text>'])
+def empty(text: str, *, height: int = HEIGHT) -> str:
+    """A plot without data that says why."""
+    middle = f'x="{WIDTH / 2:.0f}" y="{height / 2:.0f}" text-anchor="middle"'
+    return svg(text, [f'<text class="axis" {middle}>{escape(text)}</text>'], height=height)

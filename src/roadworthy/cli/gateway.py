@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from roadworthy.cli.output import STOP_SIGNALS, say
-from roadworthy.core.errors import SpecError
+from roadworthy.cli.output import STOP_SIGNALS, require_two_ports, say
 
 if TYPE_CHECKING:
     from roadworthy.gateway.service import Gateway
@@ -56,8 +55,7 @@ def command(
     from roadworthy.gateway.config import GatewayConfig
     from roadworthy.gateway.service import Gateway
 
-    if port and port == admin_port:
-        raise SpecError(f"--port and --admin-port: both {port}, wanted two ports", hint="0 takes a free one")
+    require_two_ports(port, admin_port)
     deployment = load_document(spec)
     tenants = with_keys(deployment.tenants, os.environ)
     config = GatewayConfig.from_deployment(deployment, tenants=tenants, host=host, port=port, admin_port=admin_port)

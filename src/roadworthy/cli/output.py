@@ -88,6 +88,12 @@ def require_extra(extra: str, *modules: str) -> None:
         )
 
 
+def require_two_ports(port: int | None, admin_port: int | None) -> None:
+    """Raise SpecError when both listeners are asked to take one port; 0 and None are no port yet."""
+    if port and port == admin_port:
+        raise SpecError(f"--port and --admin-port: both {port}, wanted two ports", hint="0 takes a free one")
+
+
 def print_error(error: RoadworthyError) -> None:
     """The error on stderr: message, every problem of a SpecError, then the hint."""
     say(f"error: {error}")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from roadworthy.cli.output import require_extra
+from roadworthy.cli.output import require_extra, require_two_ports
 from roadworthy.core.errors import SpecError
 
 
@@ -50,9 +50,9 @@ def command(
         )
     from roadworthy.cli.plan_progress import PlanProgress
 
-    if port and port == admin_port:
-        raise SpecError(f"--port and --admin-port: both {port}, wanted two ports", hint="0 takes a free one")
+    require_two_ports(port, admin_port)
     require_extra("gateway", "uvloop", "httptools", "starlette", "uvicorn", "prometheus_client")
+    from roadworthy.adapters.documents import document_folder
     from roadworthy.cli.serve import ServeOptions, serve
     from roadworthy.cli.wiring import load_best
 
@@ -70,7 +70,7 @@ def command(
         planned,
         ServeOptions(
             engine="vllm" if engine == "vllm" else "twin",
-            spec_folder=Path(spec).parent if spec != "-" else Path.cwd(),
+            spec_folder=document_folder(spec),
             ready_file=ready_file,
             log_folder=log_folder or default_log_folder(planned.deployment.name),
             vllm_path=vllm_path,

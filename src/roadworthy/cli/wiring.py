@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from roadworthy.adapters.documents import load_document
+from roadworthy.adapters.documents import document_folder, load_document
 from roadworthy.adapters.model_files import resolve_model
 from roadworthy.catalog.gpus import Gpu, gpu_by_name
 from roadworthy.core.errors import Infeasible
@@ -47,7 +46,7 @@ class Planned:
 def load_planned(spec: str) -> Planned:
     """Read, check and plan the document at ``spec`` (a path, or ``-`` for standard input), without simulation."""
     deployment = load_document(spec)
-    model = resolve_model(deployment.model, base=Path(spec).parent if spec != "-" else Path.cwd())
+    model = resolve_model(deployment.model, base=document_folder(spec))
     gpu = gpu_by_name(deployment.cluster.gpu)
     return Planned(deployment=deployment, model=model, gpu=gpu, plan=make_plan(deployment, model, gpu))
 

@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from roadworthy.plan.values import LayoutPlan, Setting
 
-NOT_FLAGS = frozenset({"cuda_graphs"})
-"""Settings a plan reports that have no flag of their own."""
-
 
 def serve_arguments(
     chosen: LayoutPlan, *, model: str, served_name: str, host: str, port: int, data_parallel: bool
@@ -39,7 +36,7 @@ def setting_arguments(settings: Mapping[str, Setting]) -> tuple[str, ...]:
     arguments: list[str] = []
     for name in sorted(settings):
         value = settings[name].value
-        if value is None or name in NOT_FLAGS:
+        if value is None:
             continue
         flag = name.replace("_", "-")
         if isinstance(value, bool):

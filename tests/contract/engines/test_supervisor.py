@@ -131,8 +131,8 @@ def test_a_program_that_does_not_exist_is_named(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_killed_engine_comes_back_after_the_back_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor_module, "FIRST_BACKOFF_S", 0.05)
+def replaced_after(number: signal.Signals, tmp_path: Path) -> list[EngineStatus]:
+    """Every status from start to stop of an engine that got ``number`` once healthy, and was replaced."""
     seen: list[EngineStatus] = []
 
     async def scenario() -> None:
@@ -140,11 +140,18 @@ def test_a_killed_engine_comes_back_after_the_back_off(tmp_path: Path, monkeypat
         await supervisor.start()
         first = supervisor.statuses[0].pid
         assert first is not None
-        os.kill(first, signal.SIGKILL)
+        os.kill(first, number)
         await until(lambda: supervisor.statuses[0].phase == "healthy" and supervisor.statuses[0].pid != first)
+        assert not alive(first)
         await supervisor.stop()
 
     asyncio.run(scenario())
+    return seen
+
+
+def test_a_killed_engine_comes_back_after_the_back_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor_module, "FIRST_BACKOFF_S", 0.05)
+    seen = replaced_after(signal.SIGKILL, tmp_path)
     assert [status.phase for status in seen] == [
         "starting", "healthy", "restarting", "restarting", "healthy", "stopped",
     ]  # fmt: skip
@@ -156,19 +163,7 @@ def test_a_frozen_engine_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(supervisor_module, "FIRST_BACKOFF_S", 0.05)
     monkeypatch.setattr(supervisor_module, "WATCH_INTERVAL_S", 0.05)
     monkeypatch.setattr(supervisor_module, "SILENT_LIMIT_S", 0.2)
-    seen: list[EngineStatus] = []
-
-    async def scenario() -> None:
-        supervisor = Supervisor([engine(tmp_path)], on_change=seen.append)
-        await supervisor.start()
-        first = supervisor.statuses[0].pid
-        assert first is not None
-        os.kill(first, signal.SIGSTOP)
-        await until(lambda: supervisor.statuses[0].phase == "healthy" and supervisor.statuses[0].pid != first)
-        assert not alive(first)
-        await supervisor.stop()
-
-    asyncio.run(scenario())
+    seen = replaced_after(signal.SIGSTOP, tmp_path)
     assert any("did not answer /health" in status.note for status in seen)
 
 
