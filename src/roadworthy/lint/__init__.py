@@ -1,0 +1,1 @@
+"""Deployment files that people already have: read, judged against the catalog, mended."""
