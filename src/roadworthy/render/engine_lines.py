@@ -1,0 +1,315 @@
+"""The start of every engine of a plan, host by host: the whole `vllm serve` line and its environment, each setting with
+its reason. Every target starts engines with these lines and writes them in its own form.
+
+How several hosts form one engine follows vLLM's own multi-node start (`--nnodes`, `--node-rank`, `--master-addr`): the
+same line on every host, `--headless` on all but the first. Tensor, pipeline and data parallelism all go through it; a
+data-parallel rank is derived from the node rank. With Ray there is one line, on the first host.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from roadworthy.catalog.engines import known_settings
+from roadworthy.catalog.models import known_models
+from roadworthy.core.errors import Infeasible
+from roadworthy.render.at_start import AtStart
+from roadworthy.render.engine_environment import engine_variables
+from roadworthy.render.model_flags import model_flags
+from roadworthy.render.numa import numa_flags
+from roadworthy.render.placement import EnginePlace, place_engines
+from roadworthy.render.values import Emitted
+from roadworthy.spec.values import looks_like_a_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from roadworthy.render.values import RenderInput, Scalar
+
+Backend = Literal["mp", "ray"]
+
+STOP_SECONDS = 120
+"""How long requests in progress may take to end when an engine is told to stop."""
+
+_OURS = frozenset(
+    {
+        "nnodes", "node_rank", "master_addr", "headless", "data_parallel_rank", "data_parallel_start_rank",
+        "data_parallel_size_local", "data_parallel_address", "data_parallel_backend", "distributed_executor_backend",
+        "model", "served_model_name", "host", "port", "numa_bind", "numa_bind_nodes", "numa_bind_cpus",
+    }
+)  # fmt: skip
+"""Settings whose value follows from the place of each host; the document's own is left out, with a remark."""
+_ENGINE_DEFAULTS = {"enable_prefix_caching": True, "mamba_ssm_cache_dtype": "auto", "kv_cache_dtype": "auto"}
+"""What vLLM does anyway; a line without them says the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeLine:
+    """One `vllm serve` on one host.
+
+    Args:
+        replica: which independent engine it belongs to.
+        host: rank of the host in the cluster.
+        node_rank: rank of the host in its engine; ``nodes`` hosts make up the engine.
+        head: it is the engine's first host.
+        serves: it answers HTTP on ``place.port``; the others only compute.
+        model: hub id or folder, or ``AtStart.MODEL``.
+        arguments: flags after the model, in a stable order; words by :func:`words`.
+        variables: environment of this host.
+    """
+
+    replica: int
+    host: int
+    node_rank: int
+    nodes: int
+    head: bool
+    serves: bool
+    model: str
+    place: EnginePlace
+    arguments: tuple[Emitted, ...]
+    variables: tuple[Emitted, ...]
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """``serve MODEL --flag value …``; items that are :class:`AtStart` are still to be filled in."""
+        return ("serve", self.model, *(word for setting in self.arguments for word in words(setting)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """Every line of a deployment, and what of the document's settings no line carries, with the reason."""
+
+    lines: tuple[ServeLine, ...]
+    left_out: tuple[Emitted, ...]
+
+    def on_host(self, host: int) -> tuple[ServeLine, ...]:
+        return tuple(line for line in self.lines if line.host == host)
+
+    @property
+    def endpoints(self) -> tuple[ServeLine, ...]:
+        """The lines that answer HTTP: what a gateway or a balancer spreads requests over."""
+        return tuple(line for line in self.lines if line.serves)
+
+
+def words(setting: Emitted) -> tuple[str, ...]:
+    """The words of one flag on a command line; a flag that takes several values gives each as a word of its own.
+
+    A value that begins with a dash is joined by ``=``, or the parser would take it for a flag.
+    """
+    if setting.value is None:
+        return (setting.name,)
+    if isinstance(setting.value, AtStart):
+        return (setting.name, setting.value)
+    text = str(setting.value)
+    if setting.name in _SEVERAL:
+        return (setting.name, *text.split())
+    return (f"{setting.name}={text}",) if text.startswith("-") else (setting.name, text)
+
+
+_SEVERAL = frozenset({"--numa-bind-nodes", "--numa-bind-cpus", "--cudagraph-capture-sizes"})
+
+
+def launch(inputs: RenderInput, *, backend: Backend = "mp") -> Launch:
+    """The lines of every engine, in order of replica and node rank.
+
+    Args:
+        backend: ``mp``, vLLM's own multi-node start, or ``ray``: one line for each engine, on its first host.
+
+    Raises:
+        Infeasible: the layout does not go evenly over the hosts.
+        Unsupported: the document fixes a setting that no such start knows.
+    """
+    lines: list[ServeLine] = []
+    for place in place_engines(inputs):
+        hosts = place.hosts if backend == "mp" else place.hosts[:1]
+        lines += [_line(inputs, place, node_rank, backend) for node_rank in range(len(hosts))]
+    return Launch(lines=tuple(lines), left_out=tuple(_left_out(inputs, backend)))
+
+
+def model_argument(inputs: RenderInput) -> str:
+    """What `vllm serve` is told to load: a hub id, an absolute folder, or ``AtStart.MODEL`` for any other path."""
+    config = inputs.deployment.model.config
+    if looks_like_a_path(config):
+        folder = config.rsplit("/", 1)[0] if config.endswith(".json") else config
+        return folder if config.startswith("/") and folder else AtStart.MODEL
+    for known in known_models():
+        names = {name.lower() for name in (known.id, known.repository, *known.aliases)}
+        if config.lower() in names:
+            if known.id == "tiny":
+                return AtStart.MODEL
+            return config if "/" in config else known.repository
+    return AtStart.MODEL
+
+
+def _line(inputs: RenderInput, place: EnginePlace, node_rank: int, backend: Backend) -> ServeLine:
+    head = node_rank == 0
+    style = _balancing(inputs, place)
+    serves = head or style != "internal"
+    arguments = (
+        _flag("--served-model-name", inputs.deployment.model.served_name, "what requests put into `model`"),
+        *_listening(inputs, place, serves=serves),
+        *_degrees(inputs),
+        *(_ray_flags(inputs) if backend == "ray" else _node_flags(inputs, place, node_rank, style)),
+        *_settings(inputs),
+        *_model_flags(inputs),
+        *(numa_flags(inputs, place) if backend == "mp" else ()),
+        _flag("--fail-on-environ-validation", None, "a misspelt VLLM_ variable stops the start instead of being ignored",
+              "vllm.fail-on-environ-validation"),
+    )  # fmt: skip
+    return ServeLine(
+        replica=place.replica,
+        host=place.hosts[node_rank],
+        node_rank=node_rank,
+        nodes=len(place.hosts),
+        head=head,
+        serves=serves,
+        model=model_argument(inputs),
+        place=place,
+        arguments=arguments,
+        variables=engine_variables(inputs, place, host=place.hosts[node_rank], ray=backend == "ray"),
+    )
+
+
+def _listening(inputs: RenderInput, place: EnginePlace, *, serves: bool) -> Iterator[Emitted]:
+    if not serves:
+        return
+    if len(place.hosts) == 1 and inputs.deployment.cluster.nodes == 1:
+        yield _flag("--host", "127.0.0.1", "the gateway on this host is the only client; widen it for one elsewhere")
+    else:
+        yield _flag("--host", "0.0.0.0", "the gateway calls from another host; keep the port off public networks")
+    yield _flag("--port", place.port, "where the gateway finds this engine")
+    if "shutdown_timeout" not in inputs.deployment.engine.settings:
+        yield _flag("--shutdown-timeout", STOP_SECONDS, "requests in progress may end before the engine stops")
+
+
+def _degrees(inputs: RenderInput) -> Iterator[Emitted]:
+    layout = inputs.chosen.layout
+    yield _flag("--tensor-parallel-size", layout.tp, f"layout {layout.label}: each layer over {layout.tp} GPUs", "plan")
+    if layout.pp > 1:
+        stages = " + ".join(str(layers) for layers in layout.stage_layers)
+        yield _flag("--pipeline-parallel-size", layout.pp, f"stages of {stages} layers", "plan")
+    if layout.dp > 1:
+        yield _flag(
+            "--data-parallel-size", layout.dp, "attention is copied, requests are dealt out to the ranks", "plan"
+        )
+    if layout.ep > 1:
+        yield _flag(
+            "--enable-expert-parallel", None,
+            f"whole experts over {layout.ep} GPUs; the flag takes no size, it spans tensor and data parallel ranks",
+            "vllm.enable-expert-parallel",
+        )  # fmt: skip
+
+
+Balancing = Literal["internal", "external", "hybrid"]
+
+
+def _balancing(inputs: RenderInput, place: EnginePlace) -> Balancing:
+    """Who spreads requests over data-parallel ranks: the engine, or the balancer in front of several of its hosts."""
+    settings = inputs.deployment.engine.settings
+    if inputs.chosen.layout.dp == 1 or len(place.hosts) == 1:
+        return "internal"
+    if settings.get("data_parallel_external_lb") is True:
+        if len(place.hosts) % inputs.chosen.layout.dp:
+            raise Infeasible(
+                f"data_parallel_external_lb with {inputs.chosen.layout.label}: each of {len(place.hosts)} hosts would "
+                "hold several data-parallel ranks",
+                hint="data_parallel_hybrid_lb serves on every host and spreads over the ranks within it",
+            )
+        return "external"
+    return "hybrid" if settings.get("data_parallel_hybrid_lb") is True else "internal"
+
+
+def _node_flags(inputs: RenderInput, place: EnginePlace, node_rank: int, style: Balancing) -> Iterator[Emitted]:
+    if len(place.hosts) == 1:
+        return
+    layout = inputs.chosen.layout
+    source = "vllm.nnodes-mp"
+    if style == "hybrid":
+        local = layout.dp // len(place.hosts)
+        source = "vllm.data-parallel-flags"
+        yield _flag("--data-parallel-size-local", local, "data-parallel ranks of this host", source)
+        yield _flag("--data-parallel-start-rank", node_rank * local, "the first of them", source)
+        yield _flag("--data-parallel-address", AtStart.MASTER_ADDRESS, "the engine's first host", source)
+        yield _flag("--data-parallel-rpc-port", 13345, "where the ranks of other hosts report to the first", source)
+        return
+    yield _flag("--nnodes", len(place.hosts), "vLLM's own multi-node start, without Ray", source)
+    yield _flag("--node-rank", node_rank, "which of the engine's hosts this is", source)
+    yield _flag("--master-addr", AtStart.MASTER_ADDRESS, "the engine's first host; the same on all of them", source)
+    yield _flag("--master-port", place.master_port, "where the ranks meet", source)
+    if node_rank and style == "internal":
+        yield _flag("--headless", None, "this host computes; the first one answers HTTP", source)
+
+
+def _ray_flags(inputs: RenderInput) -> Iterator[Emitted]:
+    layout, host = inputs.chosen.layout, inputs.deployment.cluster.gpus_per_node
+    yield _flag(
+        "--distributed-executor-backend", "ray", "workers are Ray actors; Ray must be in the image",
+        "vllm.distributed-executor-backend-ray",
+    )  # fmt: skip
+    if layout.dp > 1:
+        local = min(layout.dp, max(1, host // (layout.tp * layout.pp)))
+        yield _flag("--data-parallel-backend", "ray", "data-parallel ranks are placed by Ray as well", "vllm.ray-dp")
+        yield _flag(
+            "--data-parallel-size-local", local, "data-parallel ranks of the host that runs this", "vllm.ray-dp"
+        )
+
+
+def _settings(inputs: RenderInput) -> Iterator[Emitted]:
+    fixed = inputs.deployment.engine.settings
+    for name in sorted(inputs.chosen.settings):
+        setting = inputs.chosen.settings[name]
+        if setting.value is None or name in _OURS:
+            continue
+        if name not in fixed and setting.value == _ENGINE_DEFAULTS.get(name):
+            continue
+        source = "engine.settings" if name in fixed else "plan"
+        yield from _spelt(name, setting.value, setting.why, source)
+    weights = inputs.deployment.model.weights
+    if weights == "fp8" and inputs.model.family not in {"deepseek_v4", "kimi_k3"} and "quantization" not in fixed:
+        yield _flag(
+            "--quantization", "fp8", "model.weights: fp8; the engine requantises while it loads", "model.weights"
+        )
+
+
+def _spelt(name: str, value: Scalar, why: str, source: str) -> Iterator[Emitted]:
+    flag = "--" + name.replace("_", "-")
+    if isinstance(value, bool):
+        yield _flag(flag if value else f"--no-{flag[2:]}", None, why, source)
+    else:
+        yield _flag(flag, value, why, source)
+
+
+def _model_flags(inputs: RenderInput) -> Iterator[Emitted]:
+    fixed = inputs.deployment.engine.settings
+    for flag in model_flags(inputs.model, inputs.chosen.layout, inputs.gpu):
+        name = flag.name.removeprefix("--no-").removeprefix("--").replace("-", "_")
+        if name not in fixed:
+            yield flag
+
+
+def _left_out(inputs: RenderInput, backend: Backend) -> Iterator[Emitted]:
+    for name, setting in sorted(inputs.chosen.settings.items()):
+        if setting.value is None:
+            yield _flag("--" + name.replace("_", "-"), None, setting.why, "plan")
+        elif name not in inputs.deployment.engine.settings and setting.value == _ENGINE_DEFAULTS.get(name):
+            yield _flag(
+                "--" + name.replace("_", "-"), setting.value, f"the engine does it anyway: {setting.why}", "plan"
+            )
+    for name, value in sorted(inputs.deployment.engine.settings.items()):
+        if name in _OURS and name not in {"numa_bind"}:
+            why = (
+                f"follows from the place of each host in this {backend} start, so the document's own value is not used"
+            )
+            yield _flag("--" + name.replace("_", "-"), value, why, "engine.settings")
+
+
+def known_flag(name: str) -> bool:
+    """Whether the engine's parser has the flag, in its positive spelling or as ``--no-``."""
+    setting = name.removeprefix("--").replace("-", "_")
+    facts = known_settings()
+    return setting in facts or (setting.startswith("no_") and setting[3:] in facts)
+
+
+def _flag(name: str, value: Scalar, why: str, source: str = "") -> Emitted:
+    return Emitted(kind="flag", name=name, value=value, why=why, source=source)

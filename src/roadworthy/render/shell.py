@@ -1,0 +1,43 @@
+"""Text for bash that nothing in a document can break out of: words, comments, and values filled in at start."""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from typing import TYPE_CHECKING
+
+from roadworthy.render.at_start import AtStart
+
+if TYPE_CHECKING:
+    from roadworthy.spec.values import Scalar
+
+VARIABLES = {
+    AtStart.MASTER_ADDRESS: '"$ROADWORTHY_MASTER_ADDR"',
+    AtStart.OWN_ADDRESS: '"$ROADWORTHY_NODE_ADDR"',
+    AtStart.INTERFACE: '"$ROADWORTHY_INTERFACE"',
+    AtStart.EXACT_INTERFACE: '"=$ROADWORTHY_INTERFACE"',
+    AtStart.HCAS: '"$ROADWORTHY_HCAS"',
+    AtStart.MODEL: '"$ROADWORTHY_MODEL"',
+}
+"""How our own scripts spell what is filled in at start."""
+
+
+def word(value: Scalar) -> str:
+    """One word of a bash command. Raises ValueError for a NUL, which no argument can hold."""
+    if isinstance(value, AtStart):
+        return VARIABLES[value]
+    text = "" if value is None else str(value)
+    if "\0" in text:
+        raise ValueError("a NUL character cannot be part of a command")
+    return shlex.quote(text)
+
+
+def plain_line(text: str) -> str:
+    """``text`` on one line, control characters as escapes, so that a comment ends where its line ends."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
+
+
+def comment(text: str, *, indent: str = "", width: int = 110) -> str:
+    """``text`` as comment lines; whatever it holds, no line of it is code."""
+    lines = textwrap.wrap(plain_line(text), width - len(indent), break_long_words=False, break_on_hyphens=False)
+    return "\n".join(f"{indent}# {line}" for line in lines or [""])
