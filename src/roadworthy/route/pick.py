@@ -1,57 +1,168 @@
-"""Which engine: filter, score, pick."""
+"""Which engine: filter, score, pick.
+
+Filter: serves the model (or does not say yet), takes new work, was not tried, is of the request's lane, is healthy.
+Score: load, what the engine should hold of the prompt, and the session's home, all in tokens of prefill. Pick: the
+best one below its bound of load. The gateway, the simulator and the property tests call the same functions.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from roadworthy.route.values import Decision, EndpointView, RouteRequest
+from roadworthy.route.affinity import home, load_bound, session_place
+from roadworthy.route.lanes import in_lane
+from roadworthy.route.prefix import matched_bytes
+from roadworthy.route.values import Decision
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from roadworthy.route.state import RoutingState
+    from roadworthy.route.values import ChosenBy, EndpointView, RouteRequest
+
 KV_FULL_RATIO = 0.98
 """Above this an engine preempts or queues whatever it is given (facts: ops, section 1.1, critical above 0.98)."""
 
+NONE_HEALTHY = "no engine is healthy: trying one anyway"
+
 
 def least_load(endpoints: Sequence[EndpointView], request: RouteRequest, *, tried: Collection[str] = ()) -> Decision:
-    """The engine with the least work among those that may serve ``request``.
+    """The engine with the least work among those that may serve ``request``: ``choose`` without a memory."""
+    return choose(endpoints, request, tried=tried)
 
-    Filter: serves the model (or does not say yet), takes new work, not in ``tried``. Unhealthy engines are left out
-    while a healthy one remains; when none does, they are tried all the same, since a probe can be wrong and a refused
-    connection costs a millisecond.
 
-    Score: requests in flight from us plus requests waiting inside the engine. The second is up to a second old and
-    counts some of ours twice, on purpose: an engine that queues should get less. An engine whose KV pool is full comes
-    after every one that has room.
+def choose(
+    endpoints: Sequence[EndpointView],
+    request: RouteRequest,
+    *,
+    tried: Collection[str] = (),
+    state: RoutingState | None = None,
+) -> Decision:
+    """The engine for ``request``, or why there is none.
 
-    Pick: the lowest score; among equals the least recently dispatched, then the first in the document.
+    Unhealthy engines are left out while a healthy one remains; when none does, they are tried all the same, since a
+    probe can be wrong and a refused connection costs a millisecond.
+
+    Without a session and a known beginning, the least load decides: requests in flight from us plus requests waiting
+    inside the engine. The second is up to a second old and counts some of ours twice, on purpose: an engine that queues
+    should get less. An engine whose KV pool is full comes after every one that has room. Among equals the least
+    recently dispatched comes first, then the first in the document.
+
+    Args:
+        tried: URLs of engines that have failed this request already.
+        state: sessions, prefixes and lanes; None routes by load alone. It is read, not changed.
     """
-    serving = [one for one in endpoints if not one.models or request.model in one.models]
+    model, serving, open_to_us = request.model, 0, []
+    for one in endpoints:
+        models = one.models
+        if models and model not in models:
+            continue
+        serving += 1
+        if not one.draining and one.url not in tried:
+            open_to_us.append(one)
+    if not open_to_us:
+        return _nowhere(len(endpoints), serving, request, tried)
+    reasons: tuple[str, ...] = ()
+    healthy = [one for one in open_to_us if one.healthy]
+    if healthy:
+        open_to_us = healthy
+    else:
+        reasons = (NONE_HEALTHY,)
+    if state is not None:
+        long_lane = state.settings.long_lane
+        if long_lane is not None:
+            open_to_us, word = in_lane(open_to_us, request.lane, long_lane, state.long_prompts)
+            if word:
+                reasons = (*reasons, word)
+            if not open_to_us:
+                return Decision(outcome="lane_full", endpoint=None, reasons=reasons)
+        if len(open_to_us) > 1 and (request.prefix_keys or (request.session_id is not None and state.sessions)):
+            state.see(endpoints)
+            return _by_affinity(open_to_us, request, state, "rerouted" if tried else "routed", reasons)
+    best = open_to_us[0] if len(open_to_us) == 1 else min(open_to_us, key=_load_score)
+    return Decision(outcome="rerouted" if tried else "routed", endpoint=best.url, reasons=reasons)
+
+
+def _nowhere(known: int, serving: int, request: RouteRequest, tried: Collection[str]) -> Decision:
     if not serving:
         return Decision(
-            outcome="model_not_found",
-            endpoint=None,
-            reasons=(f"no engine of {len(endpoints)} serves {request.model!r}",),
+            outcome="model_not_found", endpoint=None, reasons=(f"no engine of {known} serves {request.model!r}",)
         )
-    open_to_us = [one for one in serving if not one.draining and one.url not in tried]
-    if not open_to_us:
-        return Decision(
-            outcome="no_engine",
-            endpoint=None,
-            reasons=(f"{len(serving)} serve the model, {len(tried)} were tried, the rest drain",),
-        )
-    healthy = [one for one in open_to_us if one.healthy]
-    best = min(healthy or open_to_us, key=_score)
     return Decision(
-        outcome="rerouted" if tried else "routed",
-        endpoint=best.url,
-        reasons=() if healthy else ("no engine is healthy: trying one anyway",),
+        outcome="no_engine",
+        endpoint=None,
+        reasons=(f"{serving} serve the model, {len(tried)} were tried, the rest drain",),
     )
 
 
-def _score(endpoint: EndpointView) -> tuple[bool, int, int]:
+def _load_score(endpoint: EndpointView) -> tuple[bool, int, int]:
     return (
         endpoint.kv_usage_ratio > KV_FULL_RATIO,
         endpoint.in_flight + endpoint.waiting,
         endpoint.last_dispatch,
     )
+
+
+def _by_affinity(
+    engines: list[EndpointView],
+    request: RouteRequest,
+    state: RoutingState,
+    outcome: Literal["routed", "rerouted"],
+    reasons: tuple[str, ...],
+) -> Decision:
+    """Weigh what each engine saves of the prompt against its load; no engine at its bound is taken."""
+    settings = state.settings
+    weights = settings.weights
+    loads = [one.in_flight + one.waiting for one in engines]
+    bound = load_bound(sum(loads), len(engines), load_factor=settings.load_factor, load_floor=settings.load_floor)
+    keys = request.prefix_keys
+    tokens_per_byte = request.prompt_tokens / request.prompt_bytes if request.prompt_bytes else 0.0
+
+    home_url = first_url = ""
+    if request.session_id is not None and state.sessions:
+        by_ring = {state.ring_index(one.url): load for one, load in zip(engines, loads, strict=True)}
+        place = session_place(request.tenant_id, request.session_id)
+        at_home, first = home(state.ring, place, by_ring, bound)
+        home_url, first_url = state.ring.names[at_home], state.ring.names[first]
+
+    best: EndpointView | None = None
+    best_rank: tuple[bool, bool, float, int] | None = None
+    best_matched = most_matched = 0
+    most: EndpointView | None = None
+    for one, load in zip(engines, loads, strict=True):
+        kv = one.kv_usage_ratio
+        matched = matched_bytes(state.matched(one.url, keys)) if keys else 0
+        saved_tokens = matched * tokens_per_byte
+        if one.url == home_url:
+            saved_tokens += weights.session_tokens
+        cost_tokens = load * weights.load_tokens + kv * weights.kv_tokens - saved_tokens
+        rank = (kv > KV_FULL_RATIO, load >= bound, cost_tokens, one.last_dispatch)
+        if best_rank is None or rank < best_rank:
+            best, best_rank, best_matched = one, rank, matched
+        if matched > most_matched:
+            most, most_matched = one, matched
+    assert best is not None  # there are two engines or more
+    by: ChosenBy = "load"
+    if best_matched:
+        by = "prefix"
+        reasons = (*reasons, f"prefix: {best_matched} of {request.prompt_bytes} bytes should be held there")
+    elif best.url == home_url:
+        by = "session"
+        reasons = (*reasons, "session: at home there")
+    if most is not None and best_matched < most_matched:
+        reasons = (*reasons, _yielded("prefix", most, f"holds {most_matched} bytes", bound))
+    if first_url and first_url != best.url and (first_url != home_url or home_url != best.url):
+        first_engine = next(one for one in engines if one.url == first_url)
+        reasons = (*reasons, _yielded("session", first_engine, "is its home", bound))
+    return Decision(outcome=outcome, endpoint=best.url, reasons=reasons, by=by, matched_bytes=best_matched)
+
+
+def _yielded(what: str, engine: EndpointView, why: str, bound: int) -> str:
+    load = engine.in_flight + engine.waiting
+    if engine.kv_usage_ratio > KV_FULL_RATIO:
+        but = f"its KV pool is {engine.kv_usage_ratio:.0%} full"
+    elif load >= bound:
+        but = f"it is at its bound of {bound} requests"
+    else:
+        but = f"with {load} requests it costs more than it saves"
+    return f"{what}: {engine.url} {why}, but {but}"

@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Literal, Protocol
 if TYPE_CHECKING:
     from collections.abc import Set
 
-Outcome = Literal["routed", "rerouted", "no_engine", "model_not_found"]
+Outcome = Literal["routed", "rerouted", "no_engine", "model_not_found", "lane_full"]
 """Low-cardinality, so fit for a metric label and the ``x-roadworthy-decision`` header. ``rerouted`` means that another
-engine was tried first; ``no_engine`` that every engine serving the model is draining or was tried already."""
+engine was tried first; ``no_engine`` that every engine serving the model is draining or was tried already;
+``lane_full`` that every slot for long prompts is taken: a later try may find one."""
+
+ChosenBy = Literal["load", "session", "prefix"]
+"""What tipped the scales: load alone, the session's home, or a prefix that the engine should still hold."""
+
+Lane = Literal["main", "long"]
+"""``long`` for prompts above the document's threshold, where it has one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +25,10 @@ class RouteRequest:
     """What routing knows of a request before it runs.
 
     ``max_tokens`` is the client's own limit on the output, None when it gave none; ``prompt_bytes`` is the size of the
-    body, the only measure of a prompt that needs no tokenizer. ``session_id`` is the client's ``x-session-id``.
+    body, the only measure of a prompt that needs no tokenizer. ``session_id`` is what the client names its conversation
+    by: a header or a field of the body. The rest is filled in by ``RoutingState.describe``: ``prompt_tokens`` is an
+    estimate, ``prefix_keys`` name the beginnings of the prompt (``route.prefix``), ``lane`` is decided before an engine
+    is. ``request_id`` is the gateway's own; engines' KV events are matched by it.
     """
 
     tenant_id: str
@@ -27,6 +37,10 @@ class RouteRequest:
     max_tokens: int | None = None
     prompt_bytes: int = 0
     session_id: str | None = None
+    prompt_tokens: int = 0
+    prefix_keys: tuple[int, ...] = ()
+    lane: Lane = "main"
+    request_id: str = ""
 
 
 class EndpointView(Protocol):
@@ -89,12 +103,16 @@ class EndpointSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Where a request goes, or why nowhere. ``reasons`` are free text in the order they were weighed."""
+    """Where a request goes, or why nowhere. ``reasons`` are free text in the order they were weighed; empty when there
+    was nothing to weigh but load. ``by`` is what tipped the scales, ``matched_bytes`` how much of the prompt the engine
+    is expected to hold already."""
 
     outcome: Outcome
     endpoint: str | None
     reasons: tuple[str, ...] = ()
+    by: ChosenBy = "load"
+    matched_bytes: int = 0
 
     def __post_init__(self) -> None:
-        if (self.endpoint is None) != (self.outcome in ("no_engine", "model_not_found")):
+        if (self.endpoint is None) != (self.outcome not in ("routed", "rerouted")):
             raise ValueError(f"decision {self.outcome} with endpoint {self.endpoint}")
