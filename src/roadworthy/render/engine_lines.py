@@ -9,23 +9,24 @@ data-parallel rank is derived from the node rank. With Ray there is one line, on
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
-from roadworthy.catalog.engines import known_settings
 from roadworthy.catalog.models import known_models
 from roadworthy.core.errors import Infeasible
 from roadworthy.render.at_start import AtStart
+from roadworthy.render.emit import flag
 from roadworthy.render.engine_environment import engine_variables
 from roadworthy.render.model_flags import model_flags
 from roadworthy.render.numa import numa_flags
 from roadworthy.render.placement import EnginePlace, place_engines
-from roadworthy.render.values import Emitted
 from roadworthy.spec.values import looks_like_a_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    from roadworthy.render.values import RenderInput, Scalar
+    from roadworthy.render.values import Emitted, RenderInput
+    from roadworthy.spec.values import Scalar
 
 Backend = Literal["mp", "ray"]
 
@@ -57,6 +58,7 @@ class ServeLine:
         model: hub id or folder, or ``AtStart.MODEL``.
         arguments: flags after the model, in a stable order; words by :func:`words`.
         variables: environment of this host.
+        known: what the document says of the values filled in at start; a target may offer them as defaults.
     """
 
     replica: int
@@ -69,6 +71,7 @@ class ServeLine:
     place: EnginePlace
     arguments: tuple[Emitted, ...]
     variables: tuple[Emitted, ...]
+    known: Mapping[AtStart, str]
 
     @property
     def argv(self) -> tuple[str, ...]:
@@ -147,14 +150,14 @@ def _line(inputs: RenderInput, place: EnginePlace, node_rank: int, backend: Back
     style = _balancing(inputs, place)
     serves = head or style != "internal"
     arguments = (
-        _flag("--served-model-name", inputs.deployment.model.served_name, "what requests put into `model`"),
+        flag("--served-model-name", inputs.deployment.model.served_name, "what requests put into `model`"),
         *_listening(inputs, place, serves=serves),
         *_degrees(inputs),
         *(_ray_flags(inputs) if backend == "ray" else _node_flags(inputs, place, node_rank, style)),
         *_settings(inputs),
         *_model_flags(inputs),
         *(numa_flags(inputs, place) if backend == "mp" else ()),
-        _flag("--fail-on-environ-validation", None, "a misspelt VLLM_ variable stops the start instead of being ignored",
+        flag("--fail-on-environ-validation", None, "a misspelt VLLM_ variable stops the start; otherwise it is ignored",
               "vllm.fail-on-environ-validation"),
     )  # fmt: skip
     return ServeLine(
@@ -168,33 +171,47 @@ def _line(inputs: RenderInput, place: EnginePlace, node_rank: int, backend: Back
         place=place,
         arguments=arguments,
         variables=engine_variables(inputs, place, host=place.hosts[node_rank], ray=backend == "ray"),
+        known=known_at_start(inputs, place, host=place.hosts[node_rank]),
     )
+
+
+def known_at_start(inputs: RenderInput, place: EnginePlace, *, host: int) -> Mapping[AtStart, str]:
+    """What the document says of ``host`` and of the engine's first host; left out is what it does not say."""
+    cluster = inputs.deployment.cluster
+    master = str(inputs.deployment.engine.settings.get("master_addr") or place.address)
+    known = {AtStart.MASTER_ADDRESS: cluster.hosts[place.head].address if cluster.hosts else master}
+    if cluster.hosts:
+        known[AtStart.OWN_ADDRESS] = cluster.hosts[host].address
+    elif host == place.head:
+        known[AtStart.OWN_ADDRESS] = master
+    known[AtStart.INTERFACE] = (cluster.hosts[host].interface if cluster.hosts else None) or cluster.interface or ""
+    return MappingProxyType({name: value for name, value in known.items() if value})
 
 
 def _listening(inputs: RenderInput, place: EnginePlace, *, serves: bool) -> Iterator[Emitted]:
     if not serves:
         return
     if len(place.hosts) == 1 and inputs.deployment.cluster.nodes == 1:
-        yield _flag("--host", "127.0.0.1", "the gateway on this host is the only client; widen it for one elsewhere")
+        yield flag("--host", "127.0.0.1", "the gateway on this host is the only client; widen it for one elsewhere")
     else:
-        yield _flag("--host", "0.0.0.0", "the gateway calls from another host; keep the port off public networks")
-    yield _flag("--port", place.port, "where the gateway finds this engine")
+        yield flag("--host", "0.0.0.0", "the gateway calls from another host; keep the port off public networks")
+    yield flag("--port", place.port, "where the gateway finds this engine")
     if "shutdown_timeout" not in inputs.deployment.engine.settings:
-        yield _flag("--shutdown-timeout", STOP_SECONDS, "requests in progress may end before the engine stops")
+        yield flag("--shutdown-timeout", STOP_SECONDS, "requests in progress may end before the engine stops")
 
 
 def _degrees(inputs: RenderInput) -> Iterator[Emitted]:
     layout = inputs.chosen.layout
-    yield _flag("--tensor-parallel-size", layout.tp, f"layout {layout.label}: each layer over {layout.tp} GPUs", "plan")
+    yield flag("--tensor-parallel-size", layout.tp, f"layout {layout.label}: each layer over {layout.tp} GPUs", "plan")
     if layout.pp > 1:
         stages = " + ".join(str(layers) for layers in layout.stage_layers)
-        yield _flag("--pipeline-parallel-size", layout.pp, f"stages of {stages} layers", "plan")
+        yield flag("--pipeline-parallel-size", layout.pp, f"stages of {stages} layers", "plan")
     if layout.dp > 1:
-        yield _flag(
+        yield flag(
             "--data-parallel-size", layout.dp, "attention is copied, requests are dealt out to the ranks", "plan"
         )
     if layout.ep > 1:
-        yield _flag(
+        yield flag(
             "--enable-expert-parallel", None,
             f"whole experts over {layout.ep} GPUs; the flag takes no size, it spans tensor and data parallel ranks",
             "vllm.enable-expert-parallel",
@@ -228,31 +245,29 @@ def _node_flags(inputs: RenderInput, place: EnginePlace, node_rank: int, style: 
     if style == "hybrid":
         local = layout.dp // len(place.hosts)
         source = "vllm.data-parallel-flags"
-        yield _flag("--data-parallel-size-local", local, "data-parallel ranks of this host", source)
-        yield _flag("--data-parallel-start-rank", node_rank * local, "the first of them", source)
-        yield _flag("--data-parallel-address", AtStart.MASTER_ADDRESS, "the engine's first host", source)
-        yield _flag("--data-parallel-rpc-port", 13345, "where the ranks of other hosts report to the first", source)
+        yield flag("--data-parallel-size-local", local, "data-parallel ranks of this host", source)
+        yield flag("--data-parallel-start-rank", node_rank * local, "the first of them", source)
+        yield flag("--data-parallel-address", AtStart.MASTER_ADDRESS, "the engine's first host", source)
+        yield flag("--data-parallel-rpc-port", 13345, "where the ranks of other hosts report to the first", source)
         return
-    yield _flag("--nnodes", len(place.hosts), "vLLM's own multi-node start, without Ray", source)
-    yield _flag("--node-rank", node_rank, "which of the engine's hosts this is", source)
-    yield _flag("--master-addr", AtStart.MASTER_ADDRESS, "the engine's first host; the same on all of them", source)
-    yield _flag("--master-port", place.master_port, "where the ranks meet", source)
+    yield flag("--nnodes", len(place.hosts), "vLLM's own multi-node start, without Ray", source)
+    yield flag("--node-rank", node_rank, "which of the engine's hosts this is", source)
+    yield flag("--master-addr", AtStart.MASTER_ADDRESS, "the engine's first host; the same on all of them", source)
+    yield flag("--master-port", place.master_port, "where the ranks meet", source)
     if node_rank and style == "internal":
-        yield _flag("--headless", None, "this host computes; the first one answers HTTP", source)
+        yield flag("--headless", None, "this host computes; the first one answers HTTP", source)
 
 
 def _ray_flags(inputs: RenderInput) -> Iterator[Emitted]:
     layout, host = inputs.chosen.layout, inputs.deployment.cluster.gpus_per_node
-    yield _flag(
+    yield flag(
         "--distributed-executor-backend", "ray", "workers are Ray actors; Ray must be in the image",
         "vllm.distributed-executor-backend-ray",
     )  # fmt: skip
     if layout.dp > 1:
         local = min(layout.dp, max(1, host // (layout.tp * layout.pp)))
-        yield _flag("--data-parallel-backend", "ray", "data-parallel ranks are placed by Ray as well", "vllm.ray-dp")
-        yield _flag(
-            "--data-parallel-size-local", local, "data-parallel ranks of the host that runs this", "vllm.ray-dp"
-        )
+        yield flag("--data-parallel-backend", "ray", "data-parallel ranks are placed by Ray as well", "vllm.ray-dp")
+        yield flag("--data-parallel-size-local", local, "data-parallel ranks of the host that runs this", "vllm.ray-dp")
 
 
 def _settings(inputs: RenderInput) -> Iterator[Emitted]:
@@ -267,33 +282,33 @@ def _settings(inputs: RenderInput) -> Iterator[Emitted]:
         yield from _spelt(name, setting.value, setting.why, source)
     weights = inputs.deployment.model.weights
     if weights == "fp8" and inputs.model.family not in {"deepseek_v4", "kimi_k3"} and "quantization" not in fixed:
-        yield _flag(
+        yield flag(
             "--quantization", "fp8", "model.weights: fp8; the engine requantises while it loads", "model.weights"
         )
 
 
 def _spelt(name: str, value: Scalar, why: str, source: str) -> Iterator[Emitted]:
-    flag = "--" + name.replace("_", "-")
+    dashed = name.replace("_", "-")
     if isinstance(value, bool):
-        yield _flag(flag if value else f"--no-{flag[2:]}", None, why, source)
+        yield flag(f"--{dashed}" if value else f"--no-{dashed}", None, why, source)
     else:
-        yield _flag(flag, value, why, source)
+        yield flag(f"--{dashed}", value, why, source)
 
 
 def _model_flags(inputs: RenderInput) -> Iterator[Emitted]:
     fixed = inputs.deployment.engine.settings
-    for flag in model_flags(inputs.model, inputs.chosen.layout, inputs.gpu):
-        name = flag.name.removeprefix("--no-").removeprefix("--").replace("-", "_")
+    for one in model_flags(inputs.model, inputs.chosen.layout, inputs.gpu):
+        name = one.name.removeprefix("--no-").removeprefix("--").replace("-", "_")
         if name not in fixed:
-            yield flag
+            yield one
 
 
 def _left_out(inputs: RenderInput, backend: Backend) -> Iterator[Emitted]:
     for name, setting in sorted(inputs.chosen.settings.items()):
         if setting.value is None:
-            yield _flag("--" + name.replace("_", "-"), None, setting.why, "plan")
+            yield flag("--" + name.replace("_", "-"), None, setting.why, "plan")
         elif name not in inputs.deployment.engine.settings and setting.value == _ENGINE_DEFAULTS.get(name):
-            yield _flag(
+            yield flag(
                 "--" + name.replace("_", "-"), setting.value, f"the engine does it anyway: {setting.why}", "plan"
             )
     for name, value in sorted(inputs.deployment.engine.settings.items()):
@@ -301,15 +316,4 @@ def _left_out(inputs: RenderInput, backend: Backend) -> Iterator[Emitted]:
             why = (
                 f"follows from the place of each host in this {backend} start, so the document's own value is not used"
             )
-            yield _flag("--" + name.replace("_", "-"), value, why, "engine.settings")
-
-
-def known_flag(name: str) -> bool:
-    """Whether the engine's parser has the flag, in its positive spelling or as ``--no-``."""
-    setting = name.removeprefix("--").replace("-", "_")
-    facts = known_settings()
-    return setting in facts or (setting.startswith("no_") and setting[3:] in facts)
-
-
-def _flag(name: str, value: Scalar, why: str, source: str = "") -> Emitted:
-    return Emitted(kind="flag", name=name, value=value, why=why, source=source)
+            yield flag("--" + name.replace("_", "-"), value, why, "engine.settings")

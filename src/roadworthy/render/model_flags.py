@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from roadworthy.render.values import Emitted
+from roadworthy.render.emit import flag
 
 if TYPE_CHECKING:
     from roadworthy.catalog.gpus import Gpu
     from roadworthy.plan.values import Layout
+    from roadworthy.render.values import Emitted
     from roadworthy.spec.model import ModelSpec
 
 HOPPER = 9
@@ -29,7 +30,7 @@ def model_flags(model: ModelSpec, layout: Layout, gpu: Gpu) -> tuple[Emitted, ..
         flags += _kimi_k3(hopper=hopper)
     if layout.ep > 1:
         flags.append(
-            _flag(
+            flag(
                 "--enable-ep-weight-filter", None,
                 "each rank reads only the tensors of its own experts, which spares the shared storage at start",
                 "vllm.enable-ep-weight-filter",
@@ -41,7 +42,7 @@ def model_flags(model: ModelSpec, layout: Layout, gpu: Gpu) -> tuple[Emitted, ..
 def _deepseek_v4() -> list[Emitted]:
     return [
         *_trusted(),
-        _flag("--tokenizer-mode", "deepseek_v4", "V4 encodes chats with its own code, not with a chat template",
+        flag("--tokenizer-mode", "deepseek_v4", "V4 encodes chats with its own code, not with a chat template",
               "vllm.reasoning-tool-parsers"),
         *_parsers("deepseek_v4"),
         _no_autotune(),
@@ -52,10 +53,10 @@ def _kimi_k3(*, hopper: bool) -> list[Emitted]:
     flags = [*_trusted(), *_parsers("kimi_k3"), _no_autotune()]
     if hopper:
         flags += [
-            _flag("--moe-backend", "marlin", "Hopper has no FP4 tensor cores; the recipe's weight-only kernels",
+            flag("--moe-backend", "marlin", "Hopper has no FP4 tensor cores; the recipe's weight-only kernels",
                   "vllm.moe-backend-hopper"),
-            _flag("--attention-backend", "FLASHMLA", "the recipe's MLA kernels on Hopper", "vllm.attention-backend-k3"),
-            _flag("--disable-custom-all-reduce", None, "the recipe of K3 on Hopper leaves all-reduce to NCCL",
+            flag("--attention-backend", "FLASHMLA", "the recipe's MLA kernels on Hopper", "vllm.attention-backend-k3"),
+            flag("--disable-custom-all-reduce", None, "the recipe of K3 on Hopper leaves all-reduce to NCCL",
                   "vllm.disable-custom-all-reduce"),
         ]  # fmt: skip
     return flags
@@ -63,9 +64,9 @@ def _kimi_k3(*, hopper: bool) -> list[Emitted]:
 
 def _trusted() -> list[Emitted]:
     return [
-        _flag(
+        flag(
             "--trust-remote-code", None,
-            "as the recipe has it; it runs code of the checkpoint, so pin a revision or serve a folder that you checked",
+            "as the recipe has it; it runs code of the checkpoint, so pin a revision or serve a checked folder",
             "vllm.trust-remote-code",
         )
     ]  # fmt: skip
@@ -74,18 +75,14 @@ def _trusted() -> list[Emitted]:
 def _parsers(name: str) -> list[Emitted]:
     source = "vllm.reasoning-tool-parsers"
     return [
-        _flag("--reasoning-parser", name, "parts the reasoning from the answer in responses", source),
-        _flag("--tool-call-parser", name, "reads the model's own form of tool calls", source),
-        _flag("--enable-auto-tool-choice", None, "lets the model decide when to call a tool", source),
+        flag("--reasoning-parser", name, "parts the reasoning from the answer in responses", source),
+        flag("--tool-call-parser", name, "reads the model's own form of tool calls", source),
+        flag("--enable-auto-tool-choice", None, "lets the model decide when to call a tool", source),
     ]
 
 
 def _no_autotune() -> Emitted:
-    return _flag(
+    return flag(
         "--no-enable-flashinfer-autotune", None, "the recipe's choice: no kernel tuning while the engine starts",
         "vLLM recipes",
     )  # fmt: skip
-
-
-def _flag(name: str, value: str | None, why: str, source: str) -> Emitted:
-    return Emitted(kind="flag", name=name, value=value, why=why, source=source)

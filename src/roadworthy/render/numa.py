@@ -8,29 +8,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from roadworthy.render.values import Emitted
+from roadworthy.render.emit import flag
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from roadworthy.render.placement import EnginePlace
-    from roadworthy.render.values import RenderInput
+    from roadworthy.render.values import Emitted, RenderInput
 
 SOURCE = "vllm.numa-bind"
 
 
 def numa_flags(inputs: RenderInput, place: EnginePlace) -> Iterator[Emitted]:
-    """``--numa-bind`` with the nodes that the document states; nothing where it says nothing or has one node only."""
-    nodes: tuple[int, ...] = getattr(inputs.deployment.cluster, "gpu_numa_nodes", ())
+    """``--numa-bind`` with the nodes that the document states; nothing where it states none or a single one.
+
+    ``engine.settings.numa_bind`` says otherwise: false for never, true for vLLM's own detection.
+    """
+    sockets = inputs.deployment.cluster.gpu_numa_nodes
     asked = inputs.deployment.engine.settings.get("numa_bind")
     if inputs.gpu.id == "cpu" or asked is False:
         return
-    if len(set(nodes)) > 1:
-        yield Emitted(kind="flag", name="--numa-bind", value=None, source=SOURCE,
-                      why="each worker runs on the socket of its GPU; needs numactl and the right to set memory policy")  # fmt: skip
-        mine = " ".join(str(nodes[device]) for device in place.devices)
-        yield Emitted(kind="flag", name="--numa-bind-nodes", value=mine, source=SOURCE,
-                      why="the NUMA node of each GPU of this engine, as cluster.gpu_numa_nodes states")  # fmt: skip
+    if len(set(sockets)) > 1:
+        yield flag(
+            "--numa-bind", None,
+            "each worker runs on the socket of its GPU; needs numactl and the right to set a memory policy", SOURCE,
+        )  # fmt: skip
+        mine = " ".join(str(sockets[device]) for device in place.devices)
+        yield flag(
+            "--numa-bind-nodes", mine, "the NUMA node of each GPU, as cluster.gpu_numa_nodes says", SOURCE
+        )  # fmt: skip
     elif asked is True:
-        yield Emitted(kind="flag", name="--numa-bind", value=None, source=SOURCE,
-                      why="fixed in the document: engine.settings; vLLM finds the nodes itself")  # fmt: skip
+        yield flag("--numa-bind", None, "fixed in the document; vLLM finds the nodes itself", "engine.settings")

@@ -6,9 +6,9 @@ own multi-node start knows nothing else, because every host of an engine must ho
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from roadworthy.core.errors import Infeasible
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 ENGINE_PORT, MASTER_PORT = 8000, 29501
 """vLLM's defaults: of `--port`, and of `--master-port`."""
 PORT_BASES = (ENGINE_PORT, 8100, 8200, 8300)
+_URL = re.compile(r"(?P<scheme>https?)://(?P<host>\[[^]]+\]|[^:/]+)(?::(?P<port>\d+))?")
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -109,9 +110,11 @@ def _endpoints(deployment: Deployment, replicas: int) -> tuple[tuple[str, int], 
         return ()
     found = []
     for endpoint in given:
-        parts = urlsplit(endpoint.url)
-        host = parts.hostname or ""
-        found.append(("" if host in LOOPBACK else host, parts.port or (443 if parts.scheme == "https" else 80)))
+        parts = _URL.match(endpoint.url)
+        if parts is None:
+            return ()
+        host, port = parts["host"].strip("[]"), parts["port"] or (443 if parts["scheme"] == "https" else 80)
+        found.append(("" if host in LOOPBACK else host, int(port)))
     return tuple(found)
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from roadworthy.spec.values import Scalar
-
 if TYPE_CHECKING:
     from roadworthy.catalog.gpus import Gpu
     from roadworthy.plan.values import LayoutPlan
     from roadworthy.spec.model import ModelSpec
-    from roadworthy.spec.values import Deployment
+    from roadworthy.spec.values import Deployment, Scalar
 
 SettingKind = Literal["flag", "variable", "sysctl", "limit", "field", "command"]
 

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 def crosscheck(values: Mapping[str, Any]) -> tuple[Problem, ...]:
     """Problems between the values in ``values``, which maps the dotted path of each key that was right to its value."""
-    return tuple(problem for check in (_tenants, _ports, _endpoints, cost_problems) for problem in check(values))
+    return tuple(
+        problem for check in (_tenants, _ports, _endpoints, _hosts, cost_problems) for problem in check(values)
+    )
 
 
 def _tenants(values: Mapping[str, Any]) -> Iterator[Problem]:
@@ -85,6 +87,30 @@ def _endpoints(values: Mapping[str, Any]) -> Iterator[Problem]:
                 wanted="each engine once",
             )  # fmt: skip
         seen.setdefault(url, index)
+
+
+def _hosts(values: Mapping[str, Any]) -> Iterator[Problem]:
+    hosts, nodes = values.get("cluster.hosts"), values.get("cluster.nodes", 1)
+    if hosts is not None and len(hosts) != nodes:
+        yield Problem(
+            path="cluster.hosts", seen=f"{len(hosts)} hosts", wanted=f"{nodes}, as cluster.nodes says",
+            hint="name every node once, in order of its rank",
+        )  # fmt: skip
+    addresses = [host.address for host in hosts or ()]
+    if len(set(addresses)) != len(addresses):
+        twice = next(address for address in addresses if addresses.count(address) > 1)
+        yield Problem(path="cluster.hosts", seen=f"{twice} twice", wanted="an address of its own for each node")
+    sockets, gpus = values.get("cluster.gpu_numa_nodes"), values.get("cluster.gpus_per_node", 1)
+    if sockets is not None and len(sockets) != gpus:
+        yield Problem(
+            path="cluster.gpu_numa_nodes", seen=f"{len(sockets)} numbers",
+            wanted=f"{gpus}, one for each GPU of a node", hint="`nvidia-smi topo -m` prints them",
+        )  # fmt: skip
+    if values.get("cluster.roce_dscp") is not None and values.get("cluster.fabric") == "infiniband":
+        yield Problem(
+            path="cluster.roce_dscp", seen="a DSCP on InfiniBand", wanted="cluster.fabric: ethernet, or no DSCP",
+            hint="InfiniBand has service levels and link credits, no DSCP",
+        )  # fmt: skip
 
 
 def _indices(values: Mapping[str, Any], path: str) -> list[int]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from roadworthy.spec import kinds
 from roadworthy.spec.cost_schema import COST
 from roadworthy.spec.fields import Field, ListOf, Section, Settings
+from roadworthy.spec.host_schema import HOST_FIELDS
 from roadworthy.spec.values import (
     ClusterSpec,
     Deployment,
@@ -133,6 +134,7 @@ CLUSTER = Section(
             value=ListOf(item=NICS, most=16),
             doc="NICs between the nodes; needed to judge layouts that span nodes.",
         ),
+        *HOST_FIELDS,
     ),
 )
 

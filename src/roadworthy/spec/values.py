@@ -60,12 +60,26 @@ class Nics:
     rate_bytes_per_s: float
 
 
+Fabric = Literal["infiniband", "ethernet"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """One node by name. ``interface`` and ``hcas`` stand in for the cluster's where a node differs."""
+
+    address: str
+    interface: str | None = None
+    hcas: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSpec:
     """The rack. Device memory is what the driver reports and comes from the catalog, never from the card's name.
 
     ``nvlink_bytes_per_s`` is the total of both directions per GPU as vendors print it (900 GB/s on H100), None means
-    the catalog's figure for the GPU.
+    the catalog's figure for the GPU. The fields from ``hosts`` on are for start files alone: ``hosts`` in order of node
+    rank, ``interface`` of the management network, ``hcas`` of the compute NICs as RDMA names them, ``gpu_numa_nodes``
+    the socket of each GPU of a node, ``roce_dscp`` the traffic class that the switches keep lossless.
     """
 
     nodes: int = 1
@@ -73,6 +87,12 @@ class ClusterSpec:
     gpu: str = "cpu"
     nvlink_bytes_per_s: float | None = None
     nics: tuple[Nics, ...] = ()
+    hosts: tuple[Host, ...] = ()
+    interface: str | None = None
+    hcas: tuple[str, ...] = ()
+    fabric: Fabric | None = None
+    gpu_numa_nodes: tuple[int, ...] = ()
+    roce_dscp: int | None = None
 
     @property
     def gpus(self) -> int:

@@ -65,8 +65,8 @@ def test_every_field_of_every_value_has_a_key_and_every_key_a_field() -> None:
 def test_a_key_is_required_exactly_when_its_field_has_no_default() -> None:
     required = {path for path, section, field in walk() if section.required(field)}
     assert required == {
-        "model", "model.config", "cluster.nics[].count", "cluster.nics[].rate", "engine.endpoints[].url",
-        "tenants[].id",
+        "model", "model.config", "cluster.nics[].count", "cluster.nics[].rate", "cluster.hosts[].address",
+        "engine.endpoints[].url", "tenants[].id",
         *(f"workload.{name}_tokens.{p}" for name in ("prompt", "output") for p in ("p50", "p90", "p99")),
     }  # fmt: skip
 
