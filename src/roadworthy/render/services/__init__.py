@@ -1,0 +1,1 @@
+"""What stands around the engines: the edge proxy, metrics, rules and boards."""
