@@ -12,6 +12,7 @@ from roadworthy.spec import kinds
 from roadworthy.spec.cost_schema import COST
 from roadworthy.spec.fields import Field, ListOf, Section, Settings
 from roadworthy.spec.host_schema import HOST_FIELDS
+from roadworthy.spec.kubernetes_schema import KUBERNETES
 from roadworthy.spec.values import (
     ClusterSpec,
     Deployment,
@@ -426,6 +427,7 @@ DOCUMENT = Section(
         ),
         Field(key="gateway", attribute="gateway", value=GATEWAY, doc=GATEWAY.doc),
         Field(key="cost", attribute="cost", value=COST, doc=COST.doc),
+        Field(key="kubernetes", attribute="kubernetes", value=KUBERNETES, doc=KUBERNETES.doc),
     ),
 )
 

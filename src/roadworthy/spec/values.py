@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
+from roadworthy.spec.kubernetes import KubernetesSpec
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -273,5 +275,6 @@ class Deployment:
     tenants: tuple[Tenant, ...] = ()
     gateway: GatewaySpec = GatewaySpec()
     cost: CostSpec = CostSpec()
+    kubernetes: KubernetesSpec = KubernetesSpec()
     schema_version: Literal[1] = 1
     digest: str = ""
