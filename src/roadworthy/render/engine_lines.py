@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from roadworthy.catalog.models import known_models
 from roadworthy.core.errors import Infeasible
+from roadworthy.plan.eplb import IGNORING_FAMILIES
 from roadworthy.render.at_start import AtStart
 from roadworthy.render.emit import flag
 from roadworthy.render.engine_environment import engine_variables
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 Backend = Literal["mp", "ray"]
 
+DP_RPC_PORT = 13345
 STOP_SECONDS = 120
 """How long requests in progress may take to end when an engine is told to stop."""
 
@@ -37,10 +39,14 @@ _OURS = frozenset(
     {
         "nnodes", "node_rank", "master_addr", "headless", "data_parallel_rank", "data_parallel_start_rank",
         "data_parallel_size_local", "data_parallel_address", "data_parallel_backend", "distributed_executor_backend",
-        "model", "served_model_name", "host", "port", "numa_bind", "numa_bind_nodes", "numa_bind_cpus",
+        "data_parallel_multi_port_external_lb", "grpc",
     }
 )  # fmt: skip
 """Settings whose value follows from the place of each host; the document's own is left out, with a remark."""
+_PLACED = frozenset({"master_port", "data_parallel_rpc_port", "numa_bind", "shutdown_timeout"})
+"""Settings of the document that a line takes up in a place of its own."""
+_BALANCERS = ("data_parallel_external_lb", "data_parallel_hybrid_lb")
+_EPLB = ("enable_eplb", "eplb_config")
 _ENGINE_DEFAULTS = {"enable_prefix_caching": True, "mamba_ssm_cache_dtype": "auto", "kv_cache_dtype": "auto"}
 """What vLLM does anyway; a line without them says the same."""
 
@@ -127,7 +133,7 @@ def launch(inputs: RenderInput, *, backend: Backend = "mp") -> Launch:
     for place in place_engines(inputs):
         hosts = place.hosts if backend == "mp" else place.hosts[:1]
         lines += [_line(inputs, place, node_rank, backend) for node_rank in range(len(hosts))]
-    return Launch(lines=tuple(lines), left_out=tuple(_left_out(inputs, backend)))
+    return Launch(lines=tuple(lines), left_out=tuple(_left_out(inputs, place_engines(inputs)[0], backend)))
 
 
 def model_argument(inputs: RenderInput) -> str:
@@ -147,14 +153,14 @@ def model_argument(inputs: RenderInput) -> str:
 
 def _line(inputs: RenderInput, place: EnginePlace, node_rank: int, backend: Backend) -> ServeLine:
     head = node_rank == 0
-    style = _balancing(inputs, place)
+    style = _balancing(inputs, place, backend)
     serves = head or style != "internal"
     arguments = (
         flag("--served-model-name", inputs.deployment.model.served_name, "what requests put into `model`"),
         *_listening(inputs, place, serves=serves),
         *_degrees(inputs),
         *(_ray_flags(inputs) if backend == "ray" else _node_flags(inputs, place, node_rank, style)),
-        *_settings(inputs),
+        *_settings(inputs, place, backend, serves=serves),
         *_model_flags(inputs),
         *(numa_flags(inputs, place) if backend == "mp" else ()),
         flag("--fail-on-environ-validation", None, "a misspelt VLLM_ variable stops the start; otherwise it is ignored",
@@ -177,8 +183,9 @@ def _line(inputs: RenderInput, place: EnginePlace, node_rank: int, backend: Back
 
 def known_at_start(inputs: RenderInput, place: EnginePlace, *, host: int) -> Mapping[AtStart, str]:
     """What the document says of ``host`` and of the engine's first host; left out is what it does not say."""
-    cluster = inputs.deployment.cluster
-    master = str(inputs.deployment.engine.settings.get("master_addr") or place.address)
+    cluster, master = inputs.deployment.cluster, place.address
+    if not master and inputs.chosen.layout.replicas == 1:
+        master = str(inputs.deployment.engine.settings.get("master_addr") or "")
     known = {AtStart.MASTER_ADDRESS: cluster.hosts[place.head].address if cluster.hosts else master}
     if cluster.hosts:
         known[AtStart.OWN_ADDRESS] = cluster.hosts[host].address
@@ -189,6 +196,8 @@ def known_at_start(inputs: RenderInput, place: EnginePlace, *, host: int) -> Map
 
 
 def _listening(inputs: RenderInput, place: EnginePlace, *, serves: bool) -> Iterator[Emitted]:
+    stop = inputs.deployment.engine.settings.get("shutdown_timeout")
+    yield flag("--shutdown-timeout", STOP_SECONDS if stop is None else stop, "requests in progress may end first")
     if not serves:
         return
     if len(place.hosts) == 1 and inputs.deployment.cluster.nodes == 1:
@@ -196,8 +205,6 @@ def _listening(inputs: RenderInput, place: EnginePlace, *, serves: bool) -> Iter
     else:
         yield flag("--host", "0.0.0.0", "the gateway calls from another host; keep the port off public networks")
     yield flag("--port", place.port, "where the gateway finds this engine")
-    if "shutdown_timeout" not in inputs.deployment.engine.settings:
-        yield flag("--shutdown-timeout", STOP_SECONDS, "requests in progress may end before the engine stops")
 
 
 def _degrees(inputs: RenderInput) -> Iterator[Emitted]:
@@ -221,20 +228,25 @@ def _degrees(inputs: RenderInput) -> Iterator[Emitted]:
 Balancing = Literal["internal", "external", "hybrid"]
 
 
-def _balancing(inputs: RenderInput, place: EnginePlace) -> Balancing:
+def _balancing(inputs: RenderInput, place: EnginePlace, backend: Backend) -> Balancing:
     """Who spreads requests over data-parallel ranks: the engine, or the balancer in front of several of its hosts."""
-    settings = inputs.deployment.engine.settings
-    if inputs.chosen.layout.dp == 1 or len(place.hosts) == 1:
+    layout, hosts = inputs.chosen.layout, len(place.hosts)
+    asked = {name for name in _BALANCERS if inputs.deployment.engine.settings.get(name) is True}
+    if not asked or layout.dp == 1 or hosts == 1 or backend == "ray":
         return "internal"
-    if settings.get("data_parallel_external_lb") is True:
-        if len(place.hosts) % inputs.chosen.layout.dp:
+    if "data_parallel_external_lb" in asked:
+        if hosts % layout.dp:
             raise Infeasible(
-                f"data_parallel_external_lb with {inputs.chosen.layout.label}: each of {len(place.hosts)} hosts would "
-                "hold several data-parallel ranks",
+                f"data_parallel_external_lb with {layout.label}: each of {hosts} hosts would hold several ranks",
                 hint="data_parallel_hybrid_lb serves on every host and spreads over the ranks within it",
             )
         return "external"
-    return "hybrid" if settings.get("data_parallel_hybrid_lb") is True else "internal"
+    if layout.dp % hosts:
+        raise Infeasible(
+            f"data_parallel_hybrid_lb with {layout.label}: a data-parallel rank spans several of {hosts} hosts",
+            hint="leave it out, or use data_parallel_external_lb",
+        )
+    return "hybrid"
 
 
 def _node_flags(inputs: RenderInput, place: EnginePlace, node_rank: int, style: Balancing) -> Iterator[Emitted]:
@@ -248,7 +260,8 @@ def _node_flags(inputs: RenderInput, place: EnginePlace, node_rank: int, style: 
         yield flag("--data-parallel-size-local", local, "data-parallel ranks of this host", source)
         yield flag("--data-parallel-start-rank", node_rank * local, "the first of them", source)
         yield flag("--data-parallel-address", AtStart.MASTER_ADDRESS, "the engine's first host", source)
-        yield flag("--data-parallel-rpc-port", 13345, "where the ranks of other hosts report to the first", source)
+        rpc = inputs.deployment.engine.settings.get("data_parallel_rpc_port", DP_RPC_PORT)
+        yield flag("--data-parallel-rpc-port", rpc, "where the ranks of other hosts report to the first", source)
         return
     yield flag("--nnodes", len(place.hosts), "vLLM's own multi-node start, without Ray", source)
     yield flag("--node-rank", node_rank, "which of the engine's hosts this is", source)
@@ -270,16 +283,14 @@ def _ray_flags(inputs: RenderInput) -> Iterator[Emitted]:
         yield flag("--data-parallel-size-local", local, "data-parallel ranks of the host that runs this", "vllm.ray-dp")
 
 
-def _settings(inputs: RenderInput) -> Iterator[Emitted]:
+def _settings(inputs: RenderInput, place: EnginePlace, backend: Backend, *, serves: bool) -> Iterator[Emitted]:
     fixed = inputs.deployment.engine.settings
+    gone = {one.name for one in _left_out(inputs, place, backend)}
     for name in sorted(inputs.chosen.settings):
         setting = inputs.chosen.settings[name]
-        if setting.value is None or name in _OURS:
+        if name in _PLACED or _dashed(name) in gone or (name == "api_server_count" and not serves):
             continue
-        if name not in fixed and setting.value == _ENGINE_DEFAULTS.get(name):
-            continue
-        source = "engine.settings" if name in fixed else "plan"
-        yield from _spelt(name, setting.value, setting.why, source)
+        yield from _spelt(name, setting.value, setting.why, "engine.settings" if name in fixed else "plan")
     weights = inputs.deployment.model.weights
     if weights == "fp8" and inputs.model.family not in {"deepseek_v4", "kimi_k3"} and "quantization" not in fixed:
         yield flag(
@@ -288,11 +299,10 @@ def _settings(inputs: RenderInput) -> Iterator[Emitted]:
 
 
 def _spelt(name: str, value: Scalar, why: str, source: str) -> Iterator[Emitted]:
-    dashed = name.replace("_", "-")
     if isinstance(value, bool):
-        yield flag(f"--{dashed}" if value else f"--no-{dashed}", None, why, source)
+        yield flag(_dashed(name) if value else _dashed(f"no_{name}"), None, why, source)
     else:
-        yield flag(f"--{dashed}", value, why, source)
+        yield flag(_dashed(name), value, why, source)
 
 
 def _model_flags(inputs: RenderInput) -> Iterator[Emitted]:
@@ -303,17 +313,28 @@ def _model_flags(inputs: RenderInput) -> Iterator[Emitted]:
             yield one
 
 
-def _left_out(inputs: RenderInput, backend: Backend) -> Iterator[Emitted]:
+def _left_out(inputs: RenderInput, place: EnginePlace, backend: Backend) -> Iterator[Emitted]:
+    """Settings of plan and document that the lines of this engine do not carry, with the reason."""
     for name, setting in sorted(inputs.chosen.settings.items()):
+        given = name in inputs.deployment.engine.settings
         if setting.value is None:
-            yield flag("--" + name.replace("_", "-"), None, setting.why, "plan")
-        elif name not in inputs.deployment.engine.settings and setting.value == _ENGINE_DEFAULTS.get(name):
-            yield flag(
-                "--" + name.replace("_", "-"), setting.value, f"the engine does it anyway: {setting.why}", "plan"
-            )
-    for name, value in sorted(inputs.deployment.engine.settings.items()):
-        if name in _OURS and name not in {"numa_bind"}:
-            why = (
-                f"follows from the place of each host in this {backend} start, so the document's own value is not used"
-            )
-            yield flag("--" + name.replace("_", "-"), value, why, "engine.settings")
+            yield flag(_dashed(name), None, setting.why, "plan")
+        elif not given and setting.value == _ENGINE_DEFAULTS.get(name):
+            yield flag(_dashed(name), setting.value, f"the engine does it anyway: {setting.why}", "plan")
+        elif given and (why := _why_unused(name, inputs, place, backend)):
+            yield flag(_dashed(name), setting.value, why, "engine.settings")
+
+
+def _why_unused(name: str, inputs: RenderInput, place: EnginePlace, backend: Backend) -> str:
+    """Why a setting of the document has no place on these lines; empty when it has one."""
+    if name in _OURS:
+        return "follows from the place of each host, so the document's own value is not used"
+    if name in _BALANCERS and _balancing(inputs, place, backend) == "internal":
+        return "the data-parallel ranks of this engine have one endpoint: there is one host to serve on"
+    if name in _EPLB and inputs.model.family in IGNORING_FAMILIES:
+        return f"{inputs.model.id} takes no part in expert load balancing; the engine would accept it without effect"
+    return ""
+
+
+def _dashed(name: str) -> str:
+    return "--" + name.replace("_", "-")

@@ -87,7 +87,7 @@ def place_engines(inputs: RenderInput) -> tuple[EnginePlace, ...]:
                 devices=tuple(range(first_device, first_device + count)),
                 shares_host=layout.world_size < cluster.gpus_per_node,
                 port=port,
-                master_port=MASTER_PORT + 10 * slot,
+                master_port=_master_port(inputs.deployment) + 10 * slot,
                 address=address,
             )
         )
@@ -116,6 +116,11 @@ def _endpoints(deployment: Deployment, replicas: int) -> tuple[tuple[str, int], 
         host, port = parts["host"].strip("[]"), parts["port"] or (443 if parts["scheme"] == "https" else 80)
         found.append(("" if host in LOOPBACK else host, int(port)))
     return tuple(found)
+
+
+def _master_port(deployment: Deployment) -> int:
+    given = deployment.engine.settings.get("master_port")
+    return given if isinstance(given, int) and not isinstance(given, bool) else MASTER_PORT
 
 
 def _port_base(deployment: Deployment, engines: int) -> int:
