@@ -375,9 +375,10 @@ static void serve(int control_listener) {
                 writable(connection);
                 continue;
             }
-            readable(connection);
+            int control = connection->port == &control_port;
+            readable(connection); /* may free it */
             /* a control connection may have cut others that are in this batch: see them again in the next turn */
-            if (connection->port == &control_port) break;
+            if (control) break;
         }
         if (!listeners) continue;
         for (int at = 0; at < engine.port_count; at++)
