@@ -140,6 +140,17 @@ static const char *value_of(const char *body, size_t length, const char *name) {
     return at;
 }
 
+/* The load generator's own id of the request: the first string of the body that begins with "ll-". */
+static void read_id(struct connection *connection, const char *body, size_t length) {
+    const char *id = find(body, length > 4096 ? 4096 : length, "\"ll-"), *end = body + length;
+    size_t used = 0;
+    for (const char *at = id ? id + 1 : end; at < end && used + 1 < sizeof connection->id; at++) {
+        if (!isalnum((unsigned char)*at) && *at != '-') break;
+        connection->id[used++] = *at;
+    }
+    connection->id[used] = 0;
+}
+
 static void read_body(struct connection *connection, const char *body, size_t length) {
     const char *value;
     struct port *port = connection->port;
@@ -147,12 +158,7 @@ static void read_body(struct connection *connection, const char *body, size_t le
     connection->usage = (value = value_of(body, length, "\"include_usage\"")) && !strncmp(value, "true", 4);
     value = value_of(body, length, "\"max_tokens\"");
     connection->chunks = value && isdigit((unsigned char)*value) ? atoi(value) : port->chunks;
-    connection->id[0] = 0;
-    if ((value = value_of(body, length, "\"user\"")) && *value == '"')
-        for (size_t at = 0; at + 1 < sizeof connection->id && (isalnum((unsigned char)value[at + 1]) || value[at + 1] == '-'); at++) {
-            connection->id[at] = value[at + 1];
-            connection->id[at + 1] = 0;
-        }
+    read_id(connection, body, length);
     port->body_bytes += (long)length;
 }
 

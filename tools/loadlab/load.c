@@ -114,9 +114,9 @@ static void build_request(struct connection *connection, long number) {
     snprintf(connection->id, sizeof connection->id, "ll-%08lx", number & 0xffffffff);
     int chunks = options.chunks_low + (int)(random_share() * (options.chunks_high - options.chunks_low + 1));
     int used = snprintf(start, sizeof start,
-                        "{\"model\":\"%s\",\"user\":\"%s\",\"stream\":%s,\"max_tokens\":%d,\"temperature\":0.7,"
-                        "\"messages\":[{\"role\":\"system\",\"content\":\"Be brief.\"},{\"role\":\"user\",\"content\":\"",
-                        options.model, connection->id, options.stream ? "true" : "false", chunks);
+                        "{\"model\":\"%s\",\"stream\":%s,\"max_tokens\":%d,\"temperature\":0.7,\"messages\":["
+                        "{\"role\":\"system\",\"content\":\"%s\"},{\"role\":\"user\",\"content\":\"",
+                        options.model, options.stream ? "true" : "false", chunks, connection->id);
     static const char end[] = "\"}]}";
     int filling = options.body_bytes - used - (int)sizeof end + 1;
     if (filling < 1) filling = 1;
