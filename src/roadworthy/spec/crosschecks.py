@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from roadworthy.core.errors import Problem
 from roadworthy.spec.cost_checks import cost_problems
+from roadworthy.spec.routing_checks import routing_problems
 from roadworthy.spec.values import default_served_name
 
 if TYPE_CHECKING:
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
 def crosscheck(values: Mapping[str, Any]) -> tuple[Problem, ...]:
     """Problems between the values in ``values``, which maps the dotted path of each key that was right to its value."""
     return tuple(
-        problem for check in (_tenants, _ports, _endpoints, _hosts, cost_problems) for problem in check(values)
+        problem
+        for check in (_tenants, _ports, _endpoints, _hosts, routing_problems, cost_problems)
+        for problem in check(values)
     )
 
 

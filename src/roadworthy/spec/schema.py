@@ -13,6 +13,7 @@ from roadworthy.spec.cost_schema import COST
 from roadworthy.spec.fields import Field, ListOf, Section, Settings
 from roadworthy.spec.host_schema import HOST_FIELDS
 from roadworthy.spec.kubernetes_schema import KUBERNETES
+from roadworthy.spec.routing_schema import KV_EVENTS_FIELD, ROUTING_FIELDS
 from roadworthy.spec.values import (
     ClusterSpec,
     Deployment,
@@ -162,6 +163,7 @@ ENGINE = Section(
                         Field(
                             key="url", attribute="url", value=kinds.engine_url(), doc="Scheme, host and port, no path."
                         ),
+                        KV_EVENTS_FIELD,
                     ),
                 ),
                 most=1024,
@@ -347,7 +349,7 @@ _PORT = kinds.whole_number(least=0, most=65535, example="8080", what="a port")
 
 GATEWAY = Section(
     cls=GatewaySpec,
-    doc="Where the gateway listens.",
+    doc="Where the gateway listens and how it routes.",
     fields=(
         Field(
             key="host",
@@ -389,6 +391,7 @@ GATEWAY = Section(
                 "a URL such as redis://host:6379", r"[a-z][a-z0-9+.-]*:/[!-~]+", example="redis://cache:6379", most=1000
             ),
         ),
+        *ROUTING_FIELDS,
     ),
 )
 

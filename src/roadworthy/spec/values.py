@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from roadworthy.spec.kubernetes import KubernetesSpec
+from roadworthy.spec.routing_values import Lanes, RoutingSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -103,9 +104,11 @@ class ClusterSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """An engine that already runs: scheme, host and port, no path."""
+    """An engine that already runs: scheme, host and port, no path; ``kv_events`` are where it publishes what its prefix
+    cache holds, an address for each data-parallel rank."""
 
     url: str
+    kv_events: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +196,8 @@ class GatewaySpec:
     workers: int = 1
     state_url: str | None = None
     shared_url: str | None = None
+    routing: RoutingSpec = field(default_factory=RoutingSpec)
+    lanes: Lanes = field(default_factory=Lanes)
 
 
 Need = Literal["customisation", "audit", "sla", "capacity"]

@@ -66,7 +66,7 @@ def test_a_key_is_required_exactly_when_its_field_has_no_default() -> None:
     required = {path for path, section, field in walk() if section.required(field)}
     assert required == {
         "model", "model.config", "cluster.nics[].count", "cluster.nics[].rate", "cluster.hosts[].address",
-        "engine.endpoints[].url", "tenants[].id",
+        "engine.endpoints[].url", "tenants[].id", "gateway.lanes.long.above_tokens",
         *(f"workload.{name}_tokens.{p}" for name in ("prompt", "output") for p in ("p50", "p90", "p99")),
     }  # fmt: skip
 

@@ -1,0 +1,68 @@
+"""How the document says the gateway routes: what counts, how much, and the lane of long prompts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Policy = Literal["affinity", "prefix", "session", "least-load"]
+"""``affinity`` weighs sessions and prefixes, the two after it only one of them, ``least-load`` neither."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weights:
+    """What one unit of each score is worth, in tokens of prefill: the one currency that cache and queue share.
+
+    Args:
+        load_tokens: a request more on an engine (in flight or waiting) against this many prompt tokens to compute. A
+            decoding request slows others by little and a waiting one by its whole prompt; 256 lies between the two. An
+            engine that holds a system prompt of 200 tokens is thereby no reason to leave an idle one idle.
+        session_tokens: the session's home, when nothing is known of its prefix: after a restart of the gateway, or in
+            another worker than before. A conversation in its second turn seldom has less.
+        kv_tokens: a full KV pool against an empty one. Small: usage says what is referenced, not what is reusable; it
+            breaks ties between engines whose requests are of different sizes.
+    """
+
+    load_tokens: float = 256.0
+    session_tokens: float = 1024.0
+    kv_tokens: float = 256.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoutingSpec:
+    """How an engine is chosen among those that may serve a request.
+
+    Args:
+        policy: what counts beside load.
+        session_header: the request header that names a conversation.
+        load_factor: affinity may bring an engine to this multiple of the mean load and no further (the c of bounded
+            loads; Mirrokni, Thorup, Zadimoghaddam, "Consistent Hashing with Bounded Loads", 2016).
+        load_floor: requests on an engine that are never too many for affinity. With two requests in all, the mean of
+            four engines is a half and any factor of it would break up sessions for nothing.
+    """
+
+    policy: Policy = "affinity"
+    session_header: str = "x-session-id"
+    load_factor: float = 1.25
+    load_floor: int = 4
+    weights: Weights = Weights()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LongLane:
+    """Where prompts of more than ``above_tokens`` tokens go.
+
+    One of two ways: ``engines`` (URLs) of their own, which other prompts then leave alone; or at most ``slots`` of them
+    at once on each engine, any engine.
+    """
+
+    above_tokens: int
+    engines: tuple[str, ...] = ()
+    slots: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lanes:
+    """Lanes apart from the main one; none by default."""
+
+    long: LongLane | None = None
