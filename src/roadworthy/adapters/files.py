@@ -65,11 +65,12 @@ def decode(data: bytes, *, source: str, what: str, limit_bytes: int = MAX_TEXT_B
         ) from error
 
 
-def write_atomically(path: Path | str, content: str | bytes, *, mode: int | None = None) -> None:
+def write_atomically(path: Path | str, content: str | bytes, *, mode: int | None = None, durable: bool = True) -> None:
     """Write ``content`` to ``path`` in one step: readers see the old file or the new one, and never a part.
 
     The new bytes go to a file beside it and reach the disk before they take the name. ``mode`` sets the permissions
-    from the first byte on; without it they are those of the file replaced, or the process's usual ones.
+    from the first byte on; without it they are those of the file replaced, or the process's usual ones. ``durable``
+    False leaves out the wait for the disk: for files that can be made again at once.
 
     Raises ProbeError, leaving nothing behind, when the disk is full or the place cannot be written.
     """
@@ -87,7 +88,8 @@ def write_atomically(path: Path | str, content: str | bytes, *, mode: int | None
             os.fchmod(file.fileno(), _usual_mode(target) if mode is None else mode)
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         Path(temporary).replace(target)
         temporary = None
     except OSError as error:

@@ -23,6 +23,9 @@ class Subcommand(NamedTuple):
 
 COMMANDS = {
     "plan": Subcommand("plan", "Say whether it fits, how to split it, and how many tokens and users it holds."),
+    "render": Subcommand(
+        "render", "Write start files, unit files, manifests and rules for a deployment, each setting with its reason."
+    ),
     "up": Subcommand("up", "Start engines, gateway and admin server here, supervised; Ctrl-C stops all."),
     "gateway": Subcommand("gateway", "Serve tenants through the OpenAI-compatible gateway alone."),
     "bench": Subcommand("bench", "Drive open-loop load and give a verdict for each objective of the SLA."),

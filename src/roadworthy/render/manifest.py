@@ -19,11 +19,15 @@ def manifest(artifacts: Sequence[Artifact]) -> str:
 
     Raises ValueError when two artifacts claim one path, or one claims the manifest's own.
     """
+    return json.dumps(entries(artifacts), indent=2) + "\n"
+
+
+def entries(artifacts: Sequence[Artifact]) -> list[dict[str, str | int | None]]:
+    """The manifest's entries as plain data."""
     paths = [artifact.path for artifact in artifacts]
     if len(set(paths)) != len(paths) or NAME in paths:
         raise ValueError(f"artifacts with one path: {sorted(paths)}")
-    entries = [
+    return [
         {"path": artifact.path, "sha256": hashlib.sha256(artifact.text.encode()).hexdigest(), "node": artifact.node}
         for artifact in sorted(artifacts, key=lambda artifact: artifact.path)
     ]
-    return json.dumps(entries, indent=2) + "\n"
