@@ -16,5 +16,5 @@ class AtStart(StrEnum):
     OWN_ADDRESS = "<this host's own cluster address>"
     INTERFACE = "<this host's management interface>"
     EXACT_INTERFACE = "=<this host's management interface>"
-    HCAS = "=<this host's compute NICs>"
+    RAY_ADDRESS = "<address of the engine's first host>:6379"
     MODEL = "<checkpoint folder on this host>"

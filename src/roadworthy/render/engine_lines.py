@@ -285,7 +285,7 @@ def _ray_flags(inputs: RenderInput) -> Iterator[Emitted]:
 
 def _settings(inputs: RenderInput, place: EnginePlace, backend: Backend, *, serves: bool) -> Iterator[Emitted]:
     fixed = inputs.deployment.engine.settings
-    gone = {one.name for one in _left_out(inputs, place, backend)}
+    gone = {one.name.replace("--no-", "--", 1) for one in _left_out(inputs, place, backend)}
     for name in sorted(inputs.chosen.settings):
         setting = inputs.chosen.settings[name]
         if name in _PLACED or _dashed(name) in gone or (name == "api_server_count" and not serves):
@@ -320,9 +320,9 @@ def _left_out(inputs: RenderInput, place: EnginePlace, backend: Backend) -> Iter
         if setting.value is None:
             yield flag(_dashed(name), None, setting.why, "plan")
         elif not given and setting.value == _ENGINE_DEFAULTS.get(name):
-            yield flag(_dashed(name), setting.value, f"the engine does it anyway: {setting.why}", "plan")
+            yield from _spelt(name, setting.value, f"the engine does it anyway: {setting.why}", "plan")
         elif given and (why := _why_unused(name, inputs, place, backend)):
-            yield flag(_dashed(name), setting.value, why, "engine.settings")
+            yield from _spelt(name, setting.value, why, "engine.settings")
 
 
 def _why_unused(name: str, inputs: RenderInput, place: EnginePlace, backend: Backend) -> str:

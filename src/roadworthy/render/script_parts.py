@@ -8,7 +8,7 @@ from roadworthy.render.at_start import AtStart
 from roadworthy.render.shell import comment, word
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from roadworthy.render.engine_lines import ServeLine
     from roadworthy.render.values import Emitted, RenderInput
@@ -37,30 +37,31 @@ def header(inputs: RenderInput, title: str) -> str:
 
 def settle(line: ServeLine) -> str:
     """Gives every value of :class:`AtStart` that the line uses a variable: what the caller set, or else the default."""
-    needed = _needed(line)
+    return settle_host((*line.arguments, *line.variables), line.known, model=line.model)
+
+
+def settle_host(settings: Iterable[Emitted], known: Mapping[AtStart, str], *, model: str | None) -> str:
+    """Like :func:`settle`, for any settings of one host; ``model`` None where no model is loaded."""
+    needed = {setting.value for setting in settings if isinstance(setting.value, AtStart)}
     found = needed & {AtStart.OWN_ADDRESS, AtStart.INTERFACE, AtStart.EXACT_INTERFACE}
+    own = known.get(AtStart.OWN_ADDRESS, "")
     parts = [_DIE] if found else []
-    parts.append(_model(line))
-    if AtStart.MASTER_ADDRESS in needed:
-        parts.append(master_address(line.known.get(AtStart.MASTER_ADDRESS, "")))
+    if model is not None:
+        parts.append(_model(model))
+    if needed & {AtStart.MASTER_ADDRESS, AtStart.RAY_ADDRESS} or (found and not own):
+        parts.append(master_address(known.get(AtStart.MASTER_ADDRESS, "")))
     if found:
-        known = line.known.get(AtStart.OWN_ADDRESS, "")
-        parts.append(own_address(known, from_master=AtStart.MASTER_ADDRESS in needed))
+        parts.append(own_address(own))
     if found - {AtStart.OWN_ADDRESS}:
-        parts.append(interface(line.known.get(AtStart.INTERFACE, "")))
+        parts.append(interface(known.get(AtStart.INTERFACE, "")))
     return "\n".join(parts)
 
 
-def _needed(line: ServeLine) -> set[AtStart]:
-    values = [setting.value for setting in (*line.arguments, *line.variables)]
-    return {value for value in values if isinstance(value, AtStart)}
-
-
-def _model(line: ServeLine) -> str:
+def _model(model: str) -> str:
     about = comment("The checkpoint: a hub id, or a folder that is the same on every host of the engine.")
-    if line.model == AtStart.MODEL:
+    if model == AtStart.MODEL:
         return f"{about}\n{required('ROADWORTHY_MODEL', 'the checkpoint folder on this host')}"
-    return f"{about}\n{default('ROADWORTHY_MODEL', line.model)}"
+    return f"{about}\n{default('ROADWORTHY_MODEL', model)}"
 
 
 def master_address(known: str) -> str:
@@ -71,13 +72,11 @@ def master_address(known: str) -> str:
     return f"{about}\n{required('ROADWORTHY_MASTER_ADDR', 'the address of the first host of this engine')}"
 
 
-def own_address(known: str, *, from_master: bool) -> str:
+def own_address(known: str) -> str:
     """This host's own address: as known, or the one that the route to the engine's first host leaves from."""
     about = comment("This host's own address on the network that the hosts share; it differs from host to host.")
     if known:
         return f"{about}\n{default('ROADWORTHY_NODE_ADDR', known)}"
-    if not from_master:
-        return f"{about}\n{required('ROADWORTHY_NODE_ADDR', 'the own address of this host')}"
     return (
         about
         + """

@@ -16,7 +16,7 @@ VARIABLES = {
     AtStart.OWN_ADDRESS: '"$ROADWORTHY_NODE_ADDR"',
     AtStart.INTERFACE: '"$ROADWORTHY_INTERFACE"',
     AtStart.EXACT_INTERFACE: '"=$ROADWORTHY_INTERFACE"',
-    AtStart.HCAS: '"$ROADWORTHY_HCAS"',
+    AtStart.RAY_ADDRESS: '"$ROADWORTHY_MASTER_ADDR:6379"',
     AtStart.MODEL: '"$ROADWORTHY_MODEL"',
 }
 """How our own scripts spell what is filled in at start."""

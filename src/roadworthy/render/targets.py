@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 TARGETS: dict[str, str] = {
     "vllm": "roadworthy.render.scripts:vllm_target",
+    "ray": "roadworthy.render.ray_scripts:ray_target",
 }
 """Name -> ``module:function``."""
 
