@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 MAKEFLAGS += --no-print-directory
 
-.PHONY: demo test check lint bench-twin score-plan docs clean vllm
+.PHONY: demo test check lint bench-twin bench-gateway soak fuzz chaos score-plan docs clean vllm
 
 $(VENV)/.base: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: Python 3.11 or newer is needed (make PYTHON=python3.12 ...)" >&2; exit 2; }
@@ -51,6 +51,23 @@ test: lint $(VENV)/.vllm $(VENV)/.tools
 
 bench-twin: $(VENV)/.base
 	$(BIN)/python scripts/bench-twin
+
+# what the gateway costs, beside nginx and vllm-router in the same rounds; exit 1 when a limit is missed
+bench-gateway: $(VENV)/.dev
+	scripts/install-system-tools
+	$(BIN)/python scripts/bench-gateway
+
+# ten minutes of clients that leave or read slowly and engines that restart: nothing may grow, every stream accounted for
+soak: $(VENV)/.dev
+	$(BIN)/python scripts/soak-gateway --seconds 600
+
+# a million malformed requests: no traceback, no connection out of step, no secret at an engine
+fuzz: $(VENV)/.dev
+	$(BIN)/python scripts/fuzz-gateway --requests 1000000
+
+# two minutes on real vLLM engines that are killed, stopped and started again
+chaos: $(VENV)/.vllm
+	$(BIN)/python scripts/chaos-gateway --seconds 120
 
 # predicted against measured for every row on H200; exit 1 outside the limits
 score-plan: $(VENV)/.base

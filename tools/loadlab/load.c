@@ -171,7 +171,7 @@ static void start_request(struct connection *connection, uint64_t due_ns) {
     connection->answer = (struct answer){0};
     connection->first_ns = 0;
     connection->due_ns = due_ns;
-    connection->counted = !connection->slow && at_ns >= start_ns + (uint64_t)(options.warmup_s * 1e9);
+    connection->counted = !connection->slow && at_ns >= totals.counted_from_ns;
     connection->leaving = random_share() < options.leave_share;
     connection->leave_after = -1;
     if (connection->leaving) {
@@ -398,6 +398,7 @@ int main(int count, char **arguments) {
     idle = calloc((size_t)options.connections, sizeof *idle);
     if (!connections || !idle) fail("out of memory");
     start_ns = now_ns();
+    totals.counted_from_ns = start_ns + (uint64_t)(options.warmup_s * 1e9);
     stop_ns = options.duration_s > 0 ? start_ns + (uint64_t)(options.duration_s * 1e9) : UINT64_MAX;
     for (int at = 0; at < options.connections; at++) {
         struct connection *connection = &connections[at];

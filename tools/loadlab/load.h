@@ -52,6 +52,7 @@ struct totals {
     long started, ok, left_asked, left_waiting, left_streaming, statuses[600];
     long connect_failed, reset, truncated, timed_out, bad_answer, error_events, wrong_answers, no_done, abandoned;
     long streams_whole, chunks, reads, chunked_reads, events, bytes, connections, ours_gone;
+    uint64_t counted_from_ns; /* end of the warm-up */
     struct samples ttft, transit, e2e, late;
     struct histogram chunk_delay;
 };
@@ -59,7 +60,8 @@ struct totals {
 extern struct totals totals;
 
 /* Reads what has come into `in`. Returns 1 when the answer is whole, 0 when more must come, -1 when it is no HTTP.
- * `at_ns` is when it was read; delays of stamped chunks are counted when `counted`. */
+ * `at_ns` is when it was read; delays of stamped chunks
+ * are counted after the warm-up. */
 int read_answer(struct connection *connection, uint64_t at_ns);
 
 #endif

@@ -51,9 +51,9 @@ static void read_stamps(struct connection *connection, const char *data, size_t 
     const char *stamp, *end = data + length;
     while ((stamp = memmem(data, (size_t)(end - data), "\"ll_", 4)) && end - stamp >= 38) {
         uint64_t asked_ns = strtoull(stamp + 4, NULL, 16), sent_ns = strtoull(stamp + 21, NULL, 16);
-        if (connection->counted && at_ns > sent_ns) {
+        if (!connection->slow && at_ns >= totals.counted_from_ns && at_ns > sent_ns) {
             if (connection->want_stream) histogram_add(&totals.chunk_delay, (double)(at_ns - sent_ns) / 1e9);
-            if (!connection->first_ns)
+            if (!connection->first_ns && connection->counted)
                 sample(&totals.transit, (double)((asked_ns - connection->asked_ns) + (at_ns - sent_ns)) / 1e9);
         }
         data = stamp + 38;
@@ -143,7 +143,7 @@ int read_answer(struct connection *connection, uint64_t at_ns) {
     }
     /* [DONE] says nothing of coalescing: engines send it right behind the last chunk */
     long chunks = answer->events - events - (answer->done_seen && answer->events > events);
-    if (answer->stream && chunks > 0 && connection->counted) {
+    if (answer->stream && chunks > 0 && !connection->slow && at_ns >= totals.counted_from_ns) {
         totals.chunks += chunks;
         totals.reads++;
     }

@@ -1,0 +1,1 @@
+"""Measuring the gateway: what the scripts bench-gateway, soak-gateway, fuzz-gateway and chaos-gateway share."""
