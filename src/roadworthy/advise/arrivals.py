@@ -105,6 +105,11 @@ class Arrivals:
         self._max_context_tokens = math.inf if max_context_tokens is None else max_context_tokens
         self._rng_of_session: dict[int, random.Random] = {}
 
+    @property
+    def has_sessions(self) -> bool:
+        """Whether conversations have several turns, so that a client names them."""
+        return self._profile.sessions.turns > 1
+
     def first_turns(self) -> Iterator[PlannedRequest]:
         """The first request of every session, by ``t_sched_s``, starting anew on each call."""
         rng = random.Random(f"{self._seed}:arrivals")

@@ -114,7 +114,9 @@ def _by_affinity(
     settings = state.settings
     weights = settings.weights
     loads = [one.in_flight + one.waiting for one in engines]
-    bound = load_bound(sum(loads), len(engines), load_factor=settings.load_factor, load_floor=settings.load_floor)
+    total, floor = sum(loads), settings.load_floor
+    bound = load_bound(total, len(engines), load_factor=settings.load_factor, load_floor=floor)
+    prefix_bound = load_bound(total, len(engines), load_factor=settings.prefix_load_factor, load_floor=floor)
     keys = request.prefix_keys
     tokens_per_byte = request.prompt_tokens / request.prompt_bytes if request.prompt_bytes else 0.0
 
@@ -136,7 +138,7 @@ def _by_affinity(
         if one.url == home_url:
             saved_tokens += weights.session_tokens
         cost_tokens = load * weights.load_tokens + kv * weights.kv_tokens - saved_tokens
-        rank = (kv > KV_FULL_RATIO, load >= bound, cost_tokens, one.last_dispatch)
+        rank = (kv > KV_FULL_RATIO, load >= (prefix_bound if matched else bound), cost_tokens, one.last_dispatch)
         if best_rank is None or rank < best_rank:
             best, best_rank, best_matched = one, rank, matched
         if matched > most_matched:
@@ -150,7 +152,7 @@ def _by_affinity(
         by = "session"
         reasons = (*reasons, "session: at home there")
     if most is not None and best_matched < most_matched:
-        reasons = (*reasons, _yielded("prefix", most, f"holds {most_matched} bytes", bound))
+        reasons = (*reasons, _yielded("prefix", most, f"holds {most_matched} bytes", prefix_bound))
     if first_url and first_url != best.url and (first_url != home_url or home_url != best.url):
         first_engine = next(one for one in engines if one.url == first_url)
         reasons = (*reasons, _yielded("session", first_engine, "is its home", bound))

@@ -17,7 +17,7 @@ _SPEC = RoutingSpec()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingSettings:
-    """All of it. The first four are the document's (``spec.routing_values`` says what they do).
+    """All of it. The first six are the document's (``spec.routing_values`` says what they do).
 
     Args:
         ring_points: of one engine on the hash ring; 160 keep its share of sessions within some 8 % of even.
@@ -28,6 +28,7 @@ class RoutingSettings:
     policy: Policy = _SPEC.policy
     weights: Weights = _SPEC.weights
     load_factor: float = _SPEC.load_factor
+    prefix_load_factor: float = _SPEC.prefix_load_factor
     load_floor: int = _SPEC.load_floor
     long_lane: LongLane | None = None
     ring_points: int = 160
@@ -35,8 +36,8 @@ class RoutingSettings:
     bytes_per_token: float = 4.0
 
     def __post_init__(self) -> None:
-        if not self.load_factor >= 1:
-            raise ValueError(f"load_factor {self.load_factor} is below the mean")
+        if not min(self.load_factor, self.prefix_load_factor) >= 1:
+            raise ValueError(f"load factors {self.load_factor}, {self.prefix_load_factor}: one is below the mean")
         if min(self.load_floor, self.ring_points, self.index_entries) < 1 or not self.bytes_per_token > 0:
             raise ValueError(f"routing settings are not positive: {self}")
 
@@ -48,6 +49,7 @@ class RoutingSettings:
             policy=spec.policy,
             weights=spec.weights,
             load_factor=spec.load_factor,
+            prefix_load_factor=spec.prefix_load_factor,
             load_floor=spec.load_floor,
             long_lane=gateway.lanes.long,
         )

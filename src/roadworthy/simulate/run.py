@@ -1,4 +1,4 @@
-"""N twins, one routing decision and an open-loop schedule, in virtual time.
+"""N twins, the gateway's routing and an open-loop schedule, in virtual time.
 
 Time moves from event to event: an arrival, or the next step of the engine that is due first. An answer that ends may
 bring the next turn of its session, so engines stand still at every end until the schedule has heard of it. Nothing
@@ -8,15 +8,22 @@ but the engines takes time: network, gateway and tokenisation are not modelled.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from heapq import heappop, heappush
 from itertools import count, pairwise
 from typing import TYPE_CHECKING, Protocol
 
 from roadworthy.core.errors import Refused
 from roadworthy.core.records import RequestRecord
-from roadworthy.route.values import Decision, EndpointSnapshot, EndpointView, RouteRequest
+from roadworthy.route.pick import choose
+from roadworthy.route.prefix import salt_of
+from roadworthy.route.settings import RoutingSettings
+from roadworthy.route.state import Placement, RoutingState
+from roadworthy.route.values import ChosenBy, Decision, EndpointSnapshot, EndpointView, RouteRequest
+from roadworthy.simulate.prompts import BYTES_PER_TOKEN, prompt_keys
 from roadworthy.twin.engine import Engine
 from roadworthy.twin.requests import TwinRequest
 
@@ -27,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Pick(Protocol):
-    """The gateway's own choice of an engine, such as ``route.pick.least_load``."""
+    """A choice of an engine that is not the gateway's, to compare with."""
 
     def __call__(
         self, endpoints: Sequence[EndpointView], request: RouteRequest, *, tried: Collection[str]
@@ -37,31 +44,43 @@ class Pick(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedRun:
     """What came of a run. ``utilisation_ratio`` is the mean share of time that a pipeline stage computed, from the
-    first arrival to the last token; ``engines`` are the counters of each twin at the end."""
+    first arrival to the last token; ``engines`` are the counters of each twin at the end; ``chosen_by`` counts what
+    tipped the scales of each routing decision."""
 
     records: tuple[RequestRecord, ...]
     engines: tuple[EngineStats, ...]
     utilisation_ratio: float
+    chosen_by: Mapping[ChosenBy, int] = field(default_factory=dict)
+
+    @property
+    def cached_ratio(self) -> float:
+        """Share of all prompt tokens that were not computed because an engine held them; 0 without any prompt."""
+        answered = [record for record in self.records if record.ok]
+        prompt_tokens = sum(record.n_in for record in answered)
+        return sum(record.cached_tokens or 0 for record in answered) / prompt_tokens if prompt_tokens else 0.0
 
 
 def simulate(
     configs: Sequence[TwinConfig],
     arrivals: Arrivals,
     *,
-    pick: Pick,
+    routing: RoutingSettings | None = None,
+    pick: Pick | None = None,
     priorities: Mapping[str, int] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> SimulatedRun:
     """Send the whole schedule through twins of ``configs`` and drain them.
 
     Args:
-        pick: sees every engine as it is at the moment of the arrival (the gateway's view is up to a scrape older).
+        routing: how the gateway routes; it sees every engine as it is at the moment of the arrival (a real gateway's
+            view is up to a scrape older). None is the default of the document.
+        pick: chooses instead, without a memory.
         priorities: engine priority by tenant, for the ``priority`` policy.
         progress: hears how many requests have ended, at each end.
     """
     if not configs:
         raise ValueError("no engine to simulate")
-    run = _Run(configs, arrivals, pick, priorities or {}, progress)
+    run = _Run(configs, arrivals, routing or RoutingSettings(), pick, priorities or {}, progress)
     run.to_the_end()
     return run.result()
 
@@ -71,7 +90,8 @@ class _Run:
         self,
         configs: Sequence[TwinConfig],
         arrivals: Arrivals,
-        pick: Pick,
+        routing: RoutingSettings,
+        pick: Pick | None,
         priorities: Mapping[str, int],
         progress: Callable[[int], None] | None,
     ) -> None:
@@ -80,13 +100,17 @@ class _Run:
         self._model = configs[0].models[0]
         self._max_model_len = min(config.max_model_len for config in configs)
         self._arrivals = arrivals
-        self._pick = pick
+        self._routing = RoutingState(routing, self._engines)
+        for name, config in zip(self._engines, configs, strict=True):
+            self._routing.capacity(name, (config.kv_blocks - 1) * config.cache.block_tokens)
+        self._pick: Pick = pick or partial(choose, state=self._routing)
+        self._chosen_by: Counter[ChosenBy] = Counter()
         self._priorities = priorities
         self._progress = progress
         self._first_turns = arrivals.first_turns()
         self._later_turns: list[tuple[float, int, PlannedRequest]] = []
         self._next_first = next(self._first_turns, None)
-        self._under_way: dict[str, tuple[PlannedRequest, str]] = {}
+        self._under_way: dict[str, tuple[PlannedRequest, Placement]] = {}
         self._last_dispatch = dict.fromkeys(self._engines, 0)
         self._order = count(1)
         self._records: list[RequestRecord] = []
@@ -121,7 +145,10 @@ class _Run:
             lasted_s = max(record.t_last_s for record in records) - min(record.t_sched_s for record in records)
         busy_s = sum(engine.busy_s for engine in stats) / len(stats)
         return SimulatedRun(
-            records=records, engines=stats, utilisation_ratio=busy_s / lasted_s if lasted_s > 0 else 0.0
+            records=records,
+            engines=stats,
+            utilisation_ratio=busy_s / lasted_s if lasted_s > 0 else 0.0,
+            chosen_by=dict(self._chosen_by),
         )
 
     def _next_arrival_s(self) -> float:
@@ -148,13 +175,7 @@ class _Run:
             answer_id=planned.answer_id,
             priority=self._priorities.get(planned.tenant, 0),
         )
-        asked = RouteRequest(
-            tenant_id=planned.tenant,
-            model=self._model,
-            stream=True,
-            max_tokens=planned.output_tokens,
-            session_id=str(planned.session),
-        )
+        asked = self._asked(planned)
         tried: set[str] = set()
         while True:
             decision = self._pick(self._views(), asked, tried=tried)
@@ -167,8 +188,26 @@ class _Run:
                 tried.add(decision.endpoint)
             else:
                 self._last_dispatch[decision.endpoint] = order
-                self._under_way[request.id] = (planned, decision.endpoint)
+                self._chosen_by[decision.by] += 1
+                self._under_way[request.id] = (planned, self._routing.dispatched(asked, decision.endpoint))
                 return
+
+    def _asked(self, planned: PlannedRequest) -> RouteRequest:
+        """The request as the gateway would describe it; a client names its conversation if it has several turns."""
+        routing = self._routing
+        long_lane = routing.settings.long_lane
+        is_long = long_lane is not None and planned.prompt_tokens > long_lane.above_tokens
+        return RouteRequest(
+            tenant_id=planned.tenant,
+            model=self._model,
+            stream=True,
+            max_tokens=planned.output_tokens,
+            prompt_bytes=planned.prompt_tokens * BYTES_PER_TOKEN,
+            session_id=str(planned.session) if self._arrivals.has_sessions else None,
+            prompt_tokens=planned.prompt_tokens,
+            prefix_keys=prompt_keys(planned.segments, salt_of(planned.tenant, self._model)) if routing.prefixes else (),
+            lane="long" if is_long else "main",
+        )
 
     def _views(self) -> list[EndpointSnapshot]:
         views = []
@@ -187,7 +226,8 @@ class _Run:
         return views
 
     def _end(self, request_id: str, finished: Finished) -> None:
-        planned, engine = self._under_way.pop(request_id)
+        planned, placement = self._under_way.pop(request_id)
+        self._routing.ended(placement, answered=True, prompt_tokens=finished.prompt_tokens)
         times_s = finished.token_times_s
         self._record(
             RequestRecord(
@@ -200,7 +240,7 @@ class _Run:
                 ok=True,
                 itl_s=tuple([after - before for before, after in pairwise(times_s)]),
                 tenant=planned.tenant,
-                engine=engine,
+                engine=placement.url,
                 session=planned.session,
                 turn=planned.turn,
                 cached_tokens=finished.cached_tokens,

@@ -49,7 +49,13 @@ ROUTING = Section(
             key="load_factor",
             attribute="load_factor",
             value=kinds.plain_number(least=1, most=100, example="1.25"),
-            doc="Affinity brings no engine above this multiple of the mean load.",
+            doc="A session's home is not brought above this multiple of the mean load.",
+        ),
+        Field(
+            key="prefix_load_factor",
+            attribute="prefix_load_factor",
+            value=kinds.plain_number(least=1, most=100, example="2"),
+            doc="The same for an engine that is known to hold some of the prompt.",
         ),
         Field(
             key="load_floor",

@@ -24,7 +24,7 @@ class Weights:
     """
 
     load_tokens: float = 256.0
-    session_tokens: float = 1024.0
+    session_tokens: float = 512.0
     kv_tokens: float = 256.0
 
 
@@ -35,8 +35,11 @@ class RoutingSpec:
     Args:
         policy: what counts beside load.
         session_header: the request header that names a conversation.
-        load_factor: affinity may bring an engine to this multiple of the mean load and no further (the c of bounded
-            loads; Mirrokni, Thorup, Zadimoghaddam, "Consistent Hashing with Bounded Loads", 2016).
+        load_factor: a session's home may be brought to this multiple of the mean load and no further (the c of bounded
+            loads; Mirrokni, Thorup, Zadimoghaddam, "Consistent Hashing with Bounded Loads", 2016). Low, since a home is
+            chosen blindly.
+        prefix_load_factor: the same for an engine that is known to hold some of the prompt. Higher: there the saving is
+            known and weighed against load already, and each yield computes the prompt again elsewhere.
         load_floor: requests on an engine that are never too many for affinity. With two requests in all, the mean of
             four engines is a half and any factor of it would break up sessions for nothing.
     """
@@ -44,6 +47,7 @@ class RoutingSpec:
     policy: Policy = "affinity"
     session_header: str = "x-session-id"
     load_factor: float = 1.25
+    prefix_load_factor: float = 2.0
     load_floor: int = 4
     weights: Weights = Weights()
 

@@ -24,6 +24,7 @@ def test_everything_can_be_said() -> None:
     deployment = load_text(
         TWO + "gateway:\n"
         "  routing: {policy: session, session_header: x-conversation-id, load_factor: 1.5, load_floor: 8,\n"
+        "            prefix_load_factor: 3,\n"
         "            weights: {load: 100, session: 2000, kv: 0}}\n"
         "  lanes: {long: {above_tokens: 32K, engines: ['http://b:1']}}\n",
         source="x",
@@ -32,6 +33,7 @@ def test_everything_can_be_said() -> None:
         policy="session",
         session_header="x-conversation-id",
         load_factor=1.5,
+        prefix_load_factor=3,
         load_floor=8,
         weights=Weights(load_tokens=100, session_tokens=2000, kv_tokens=0),
     )
