@@ -18,3 +18,8 @@ def flag(name: str, value: Scalar, why: str, source: str = "") -> Emitted:
 def variable(name: str, value: Scalar, why: str, source: str = "") -> Emitted:
     """An environment variable."""
     return Emitted(kind="variable", name=name, value=value, why=why, source=source)
+
+
+def field(name: str, value: Scalar, why: str, source: str = "") -> Emitted:
+    """A key of a structured file: a unit, a manifest."""
+    return Emitted(kind="field", name=name, value=value, why=why, source=source)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 TARGETS: dict[str, str] = {
     "vllm": "roadworthy.render.scripts:vllm_target",
     "ray": "roadworthy.render.ray_scripts:ray_target",
+    "systemd": "roadworthy.render.systemd_units:systemd_target",
+    "host-prep": "roadworthy.render.host_prep:host_prep_target",
 }
 """Name -> ``module:function``."""
 

@@ -1,0 +1,49 @@
+"""``README.md`` beside the units."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from roadworthy.render.markdown import code
+from roadworthy.render.names import object_name
+from roadworthy.render.scripts_readme import health, left_out, production
+
+if TYPE_CHECKING:
+    from roadworthy.render.engine_lines import Launch
+    from roadworthy.render.values import RenderInput
+
+_INSTALL = """\
+1. Copy `node-N/` to host N and run `sudo ./install.sh` there. It places scripts, units and the account, and starts
+   nothing.
+2. Fill in `{folder}/engine.env`: it is the one place for the key and for addresses. Root alone can read it.
+3. `sudo systemctl enable --now '{units}'` on every host.
+4. `journalctl -fu '{units}'` follows the load. On the host that answers HTTP the unit is `active` once the engine
+   is; until then it is `activating`."""
+
+_WHY = """\
+A host that is lost takes its engine with it. Its unit ends on every host, waits, and starts again, up to four times in
+two hours; then it stays down and says so. Wrong arguments or a missing address (exit code 2) are not tried again.
+
+The hardening of the units leaves GPUs, RDMA devices and compiling kernels alone, on purpose: `PrivateDevices=`,
+`ProtectClock=`, `DeviceAllow=` and `MemoryDenyWriteExecute=` each keep an engine from starting. Checkpoints may be
+anywhere that the account `roadworthy` can read."""
+
+
+def readme(inputs: RenderInput, plan: Launch) -> str:
+    """The whole page."""
+    name = object_name(inputs.deployment.name)
+    install = _INSTALL.format(folder=f"/etc/roadworthy/{name}", units=f"roadworthy-{name}-engine-*.service")
+    parts = [
+        f"# {inputs.deployment.name}: units for systemd",
+        f"{code(inputs.deployment.model.served_name)} as {inputs.chosen.layout.label}, "
+        f"vLLM {inputs.deployment.engine.version}. One unit for each engine on each host.",
+        "## Install",
+        install,
+        "## See that it works",
+        health(plan),
+        "## What the units do",
+        _WHY,
+    ]
+    if plan.left_out:
+        parts += ["## Left out", left_out(plan)]
+    return "\n\n".join([*parts, "## For production", production(inputs)]) + "\n"
