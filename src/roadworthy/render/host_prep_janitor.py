@@ -10,7 +10,8 @@ from __future__ import annotations
 JANITOR = r"""#!/usr/bin/env bash
 # Lists, and with --remove removes, segments in /dev/shm whose owner is dead. Without --remove it changes nothing.
 #
-#   shm-janitor.sh [--remove] [--user NAME] [--min-age SECONDS] [--folder DIR] [--engines REGEX] [--this-namespace]
+#   shm-janitor.sh [--remove] [--user NAME] [--min-age SECONDS] [--folder DIR] [--engines REGEX] [--ignore PID]...
+#                  [--this-namespace]
 #
 # A segment goes only if all of this holds:
 #   - its name is one that vLLM, PyTorch, NCCL or Python give: psm_*, nccl-*, sem.mp-*, torch_*
@@ -18,6 +19,7 @@ JANITOR = r"""#!/usr/bin/env bash
 #   - it has not been changed for SECONDS (default: 600), so that a starting engine's is never met
 #   - no process of this host has it open or mapped, looked up twice, the second time just before it goes
 #   - no engine runs (REGEX against the command lines), unless --engines ''
+# --ignore names a process that may stay unseen, such as the init of a sandbox.
 # Exit code: 0 done, 2 wrong use, 3 could not look at every process, so nothing was touched.
 set -euo pipefail
 
@@ -27,6 +29,7 @@ min_age=600
 folder=/dev/shm
 engines='(^|/)vllm( |$)|VLLM::|(^|/)raylet( |$)|(^|/)gcs_server( |$)|ray::'
 this_namespace=no
+ignored=' '
 
 fail() {
   echo "error: $2" >&2
@@ -38,13 +41,14 @@ while (($#)); do
     --remove) remove=yes ;;
     --dry-run) remove=no ;;
     --this-namespace) this_namespace=yes ;;
-    --user | --min-age | --folder | --engines)
+    --user | --min-age | --folder | --engines | --ignore)
       (($# >= 2)) || fail 2 "$1 wants a value"
       case "$1" in
         --user) user="$2" ;;
         --min-age) min_age="$2" ;;
         --folder) folder="$2" ;;
         --engines) engines="$2" ;;
+        --ignore) ignored+="$2 " ;;
       esac
       shift
       ;;
@@ -67,7 +71,7 @@ in_use() {
   for process in /proc/[0-9]*; do
     if ! maps="$(cat "$process/maps" 2>/dev/null)"; then
       # it may have ended meanwhile; a process that is there and closed to us must stop us
-      if [[ -d $process ]] && ! is_zombie "$process"; then return 1; fi
+      if [[ -d $process && $ignored != *" ${process#/proc/} "* ]] && ! is_zombie "$process"; then return 1; fi
       continue
     fi
     awk '$5 > 0 { print $5; sub(/ \(deleted\)$/, ""); count = split($0, part, "/"); print part[count] }' <<<"$maps"
