@@ -18,6 +18,7 @@ from roadworthy.plan.eplb import IGNORING_FAMILIES
 from roadworthy.render.at_start import AtStart
 from roadworthy.render.emit import flag
 from roadworthy.render.engine_environment import engine_variables
+from roadworthy.render.flag_check import require_flags
 from roadworthy.render.model_flags import model_flags
 from roadworthy.render.numa import numa_flags
 from roadworthy.render.placement import EnginePlace, place_engines
@@ -127,12 +128,14 @@ def launch(inputs: RenderInput, *, backend: Backend = "mp") -> Launch:
 
     Raises:
         Infeasible: the layout does not go evenly over the hosts.
-        Unsupported: the document fixes a setting that no such start knows.
+        Unsupported: the engine version does not take one of the flags, or its flags are not known here.
     """
     lines: list[ServeLine] = []
     for place in place_engines(inputs):
         hosts = place.hosts if backend == "mp" else place.hosts[:1]
         lines += [_line(inputs, place, node_rank, backend) for node_rank in range(len(hosts))]
+    once = {(one.name, one.value): one for line in lines for one in line.arguments}
+    require_flags(inputs.deployment.engine.version, once.values())
     return Launch(lines=tuple(lines), left_out=tuple(_left_out(inputs, place_engines(inputs)[0], backend)))
 
 

@@ -93,11 +93,7 @@ _TOGETHER = """\
 # Each engine is a process of its own. When this script is told to stop, it tells them and waits for all; an engine that
 # ends by itself leaves the others running, and its exit code becomes this script's once all have ended.
 children=()
-stop() {
-  trap - TERM INT
-  kill -TERM "${children[@]}" 2>/dev/null || true
-}
-trap stop TERM INT
+trap 'trap - TERM INT; kill -TERM "${children[@]}" 2>/dev/null || true' TERM INT
 """
 
 _WAIT = """\

@@ -158,6 +158,10 @@ def left_out(plan: Launch) -> str:
     return table(("setting", "why"), rows)
 
 
+PADDED_TP, K3_EXPERT_WIDTH = 16, 3072
+"""K3 pads an expert's share below 256 columns, which 3072 over 16 ranks is (`vllm/models/kimi_k3/nvidia/model.py`)."""
+
+
 def production(inputs: RenderInput) -> str:
     """What a generator cannot decide."""
     model = inputs.deployment.model.config
@@ -169,6 +173,17 @@ def production(inputs: RenderInput) -> str:
         "- Allocator variables (`PYTORCH_CUDA_ALLOC_CONF`), `NCCL_ALGO`, `NCCL_PROTO`, `NCCL_NET_GDR_LEVEL` and a "
         "fixed GID index are left to their defaults on purpose: each of them is known to break or slow such an engine.",
     ]
+    layout = inputs.chosen.layout
+    if inputs.model.family == "deepseek_v4" and layout.pp > 1:
+        lines.append(
+            f"- The engine accepts {layout.label}, but no published recipe of this model uses pipeline stages (they use "
+            "TP, or TP with DP and expert parallelism): try it with your own traffic first, or render another layout."
+        )
+    if inputs.model.family == "kimi_k3" and layout.ep == 1 and layout.tp >= PADDED_TP:
+        lines.append(
+            f"- Without expert parallelism at TP{layout.tp}, expert weights are padded to 256 columns a rank and take "
+            f"{256 * layout.tp / K3_EXPERT_WIDTH:.2f} times their memory: set `enable_expert_parallel: true`."
+        )
     if inputs.deployment.cluster.nodes > 1 and inputs.gpu.id != "cpu":
         lines.append(
             "- `roadworthy render --target host-prep` writes what the hosts need: locked memory, checks of the NICs."
