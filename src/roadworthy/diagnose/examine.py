@@ -1,0 +1,66 @@
+"""Texts in, judgement out: scans, probes, joins, causes, in that order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from roadworthy.diagnose.anatomy import host_of_file
+from roadworthy.diagnose.causes import CAUSES
+from roadworthy.diagnose.joins import JOINS
+from roadworthy.diagnose.judge import Judgement, judge
+from roadworthy.diagnose.probes import PROBES
+from roadworthy.diagnose.scan import FileScan
+from roadworthy.diagnose.signals import signal_index
+from roadworthy.diagnose.values import Clue, ClueBook, Document
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+DOCUMENT_LIMIT_BYTES = 512 * 1024
+"""A file up to this size is also read as a whole by the probes; a longer one is a log."""
+
+
+@dataclass(slots=True)
+class Examination:
+    """One incident as it is read. Feed it files, then ask for the book and the judgement."""
+
+    documents: list[Document]
+    clues: list[Clue]
+
+    @classmethod
+    def new(cls) -> Examination:
+        return cls(documents=[], clues=[])
+
+    def scan(self, file: str) -> FileScan:
+        """A scan for one more file, to be fed with its chunks and handed to :meth:`finished`."""
+        return FileScan(index=signal_index(), file=file, host=host_of_file(file))
+
+    def finished(self, scan: FileScan, text: str | None) -> None:
+        """Take the clues of a scan; ``text`` is the whole file where it is small enough."""
+        self.clues += scan.clues()
+        if text is not None:
+            document = Document(file=scan.file, text=text, host=scan.host)
+            self.documents.append(document)
+            for probe in PROBES:
+                self.clues += probe(document)
+
+    def book(self) -> ClueBook:
+        """Everything seen, with what follows from several clues together."""
+        book = ClueBook(documents=tuple(self.documents))
+        book.add(self.clues)
+        for join in JOINS:
+            book.add(tuple(join(book)))
+        return book
+
+
+def examine(texts: Mapping[str, str] | Iterable[tuple[str, str]]) -> tuple[ClueBook, Judgement]:
+    """Judge texts by file name; the whole of :mod:`roadworthy.diagnose` for what fits into memory."""
+    pairs = texts.items() if hasattr(texts, "items") else texts
+    examination = Examination.new()
+    for file, text in pairs:
+        scan = examination.scan(file)
+        scan.feed(text.encode("utf-8", "replace"))
+        examination.finished(scan, text if len(text) <= DOCUMENT_LIMIT_BYTES else None)
+    book = examination.book()
+    return book, judge(book, CAUSES)

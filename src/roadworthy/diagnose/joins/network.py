@@ -1,0 +1,359 @@
+"""What addresses, GIDs, devices, rates and counters say when they are put side by side, across hosts too."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
+
+from roadworthy.diagnose.values import Clue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from roadworthy.diagnose.values import ClueBook
+
+LOCAL_INTERFACES = re.compile(r"^(?:lo|docker|br-|virbr|veth|cni|flannel|cali|tunl|lxc|lxd|podman|usb|vmnet|kube-)")
+
+
+def derived(clue: Clue, name: str, /, *others: Clue, **values: object) -> Clue:
+    """A clue that rests on ``clue`` and ``others``, with more values."""
+    lines = clue.lines + tuple(line for other in others for line in other.lines)
+    merged = {**clue.values, **{key: str(value) for key, value in values.items()}}
+    return Clue(name=name, lines=lines, values=merged, host=clue.host, rank=clue.rank, time_s=clue.time_s)
+
+
+def bootstrap(book: ClueBook) -> Iterator[Clue]:
+    """Interfaces that peers cannot reach, and hosts that answer in different networks."""
+    seen: dict[str, Clue] = {}
+    for clue in book.all("nccl.bootstrap-address", "nccl.socket-address"):
+        interface, address = clue.value("interface"), clue.value("address")
+        if LOCAL_INTERFACES.match(interface) or _unreachable(address):
+            yield derived(clue, "bootstrap.local-interface")
+        if clue.host and clue.name == "nccl.bootstrap-address":
+            seen.setdefault(clue.host, clue)
+    if len(seen) >= 2:
+        networks = {
+            host: clue.value("address").rsplit(".", 1)[0] for host, clue in seen.items() if "." in clue.value("address")
+        }
+        common, times = Counter(networks.values()).most_common(1)[0] if networks else ("", 0)
+        odd = [host for host, network in networks.items() if network != common]
+        if odd and times >= 1:
+            one, other = seen[odd[0]], next(clue for host, clue in seen.items() if host != odd[0])
+            yield derived(one, "bootstrap.networks-differ", other, odd=odd[0])
+    for clue in book.all("gloo.connect-failed", "socket.refused", "socket.no-route", "socket.timed-out"):
+        if _unreachable(clue.value("address")):
+            yield derived(clue, "connect.to-unreachable-address")
+    known = {(clue.host, clue.value("interface")) for clue in book.all("net.interface")}
+    for clue in book.all("env.NCCL_SOCKET_IFNAME", "env.GLOO_SOCKET_IFNAME"):
+        names = [name.lstrip("=^") for name in clue.value("value").split(",")]
+        here = {name for host, name in known if host == clue.host}
+        if (
+            here
+            and not clue.value("value").startswith("^")
+            and not any(known_name.startswith(name) for name in names for known_name in here)
+        ):
+            yield derived(clue, "bootstrap.interface-absent")
+
+
+def _unreachable(address: str) -> bool:
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    return parsed.is_loopback or parsed.is_link_local or address.startswith("172.17.")
+
+
+def firewall(book: ClueBook) -> Iterator[Clue]:
+    """A failed connection to a sound address together with a rule that rejects or a session that expires."""
+    failed = [
+        clue
+        for clue in book.all(
+            "socket.no-route", "socket.timed-out", "store.timeout", "socket.reset", "socket.no-route-bare"
+        )
+        if not _unreachable(clue.value("address"))
+    ]  # fmt: skip
+    rules = book.all("firewall.reject", "firewall.blocked-log", "firewall.conntrack")
+    if failed and rules:
+        yield derived(failed[0], "connect.blocked", rules[0])
+
+
+def gids(book: ClueBook) -> Iterator[Clue]:
+    """The GID index in use against the tables of each host."""
+    rows: dict[tuple[str | None, str], dict[str, Clue]] = defaultdict(dict)
+    for row in book.all("gid.row"):
+        rows[row.host, row.value("device")][row.value("index")] = row
+    for setting in book.all("env.NCCL_IB_GID_INDEX"):
+        index = setting.value("value")
+        for (host, device), table in rows.items():
+            if host is not None and setting.host is not None and host != setting.host:
+                continue
+            good = [row.value("index") for row in table.values() if row.value("kind") == "routable"]
+            named = table.get(index)
+            if named is None:
+                shown = next(
+                    (one for one in table.values() if one.value("kind") == "routable"), next(iter(table.values()))
+                )
+                yield derived(
+                    setting, "gid.index-absent", shown, device=device, good=",".join(good), index=index, node=host or ""
+                )
+            elif named.value("kind") != "routable":
+                yield derived(
+                    setting,
+                    "gid.index-not-routable",
+                    named,
+                    device=device,
+                    good=",".join(good),
+                    index=index,
+                    node=host or "",
+                )
+    yield from _differing_indices(book, rows)
+    for clue in book.all("rdma.modify-qp-failed"):
+        if clue.value("local_gid").startswith("fe80") or clue.value("remote_gid").startswith("fe80"):
+            yield derived(clue, "gid.link-local-in-use")
+
+
+def _differing_indices(book: ClueBook, rows: dict[tuple[str | None, str], dict[str, Clue]]) -> Iterator[Clue]:
+    routable: dict[str, dict[str, Clue]] = defaultdict(dict)
+    for (host, device), table in rows.items():
+        for index, row in table.items():
+            if row.value("kind") == "routable" and host:
+                routable[device].setdefault(host, row)
+                del index
+    for device, hosts in routable.items():
+        if len({row.value("index") for row in hosts.values()}) > 1:
+            some = list(hosts.values())
+            text = ", ".join(f"{host} {row.value('index')}" for host, row in hosts.items())
+            yield derived(some[0], "gid.index-differs", *some[1:3], device=device, hosts=text)
+    listed = book.all("gid.host-index")
+    if len({clue.value("index") for clue in listed}) > 1:
+        text = ", ".join(f"{clue.value('node')} {clue.value('index')}" for clue in listed)
+        wrong = [
+            clue for clue in listed for setting in book.all("env.NCCL_IB_GID_INDEX")
+            if clue.value("index") != setting.value("value") and setting.host in (None, clue.value("node"))
+        ]  # fmt: skip
+        first = wrong[0] if wrong else listed[0]
+        yield derived(
+            first, "gid.index-differs", *(clue for clue in listed if clue is not first), hosts=text, device=""
+        )
+
+
+def devices(book: ClueBook) -> Iterator[Clue]:
+    """Which HCAs NCCL uses against what it was told, and against the peers."""
+    for setting in book.all("env.NCCL_IB_HCA"):
+        value = setting.value("value")
+        if value.count("^") > 1 or ("^" in value and not value.startswith("^")):
+            yield derived(setting, "hca.list-malformed")
+        names = [re.sub(r":\d+$", "", name.lstrip("^=")) for name in value.split(",") if name]
+        for used in book.all("rdma.devices-used"):
+            if setting.host and used.host and setting.host != used.host:
+                continue
+            actual = _used(used)
+            yield from _against_list(setting, used, names, actual, exclude=value.startswith("^"), exact="=" in value)
+    uses = list(book.all("rdma.devices-used"))
+    for clue in uses:
+        kinds = {kind for _, kind in _used(clue)}
+        if len(kinds) > 1:
+            yield derived(clue, "hca.mixed-link-layers", kinds=" and ".join(sorted(kinds)))
+    by_host: dict[str, Clue] = {}
+    for clue in uses:
+        if clue.host:
+            by_host.setdefault(clue.host, clue)
+    orders = {host: [name for name, _ in _used(clue)] for host, clue in by_host.items()}
+    if len({tuple(order) for order in orders.values()}) > 1:
+        some = list(by_host.values())
+        yield derived(
+            some[0],
+            "hca.order-differs",
+            some[1],
+            hosts="; ".join(f"{host}: {' '.join(order)}" for host, order in orders.items()),
+        )
+    yield from _wrong_pairs(book)
+
+
+def _used(clue: Clue) -> list[tuple[str, str]]:
+    return re.findall(r"\[\d+\](\w+):\d+/(\w+)", clue.value("devices"))
+
+
+def _against_list(
+    setting: Clue, used: Clue, names: list[str], actual: list[tuple[str, str]], *, exclude: bool, exact: bool
+) -> Iterator[Clue]:
+    on = [name for name, _ in actual]
+    if exclude:
+        still = [name for name in on if name in names]
+        if still:
+            yield derived(setting, "hca.excluded-still-used", used, still=", ".join(still))
+        return
+    extra = [name for name in on if name not in names and any(name.startswith(one) for one in names)]
+    if extra and not exact and not all(re.fullmatch(r"[a-z]+\d*_?", name) for name in names):
+        yield derived(setting, "hca.prefix-takes-more", used, extra=", ".join(extra))
+    missing = [name for name in names if on and not any(one.startswith(name) for one in on)]
+    if missing:
+        yield derived(setting, "hca.listed-not-used", used, missing=", ".join(missing))
+
+
+def _wrong_pairs(book: ClueBook) -> Iterator[Clue]:
+    """A queue pair between networks: another device of ours is in the peer's network, or none is."""
+    rows = book.all("gid.row")
+    for clue in book.all("rdma.modify-qp-failed"):
+        local, remote = _mapped(clue.value("local_gid")), _mapped(clue.value("remote_gid"))
+        if local is None or remote is None or local.rsplit(".", 1)[0] == remote.rsplit(".", 1)[0]:
+            continue
+        ours = [
+            row
+            for row in rows
+            if row.value("ipv4").rsplit(".", 1)[0] == remote.rsplit(".", 1)[0]
+            and row.value("device") != clue.value("device")
+        ]
+        if ours:
+            yield derived(
+                clue, "qp.other-device-in-network", ours[0], local=local, remote=remote, other=ours[0].value("device")
+            )
+        else:
+            yield derived(clue, "qp.networks-differ", local=local, remote=remote)
+
+
+def _mapped(gid: str) -> str | None:
+    found = re.search(r"(\d+\.\d+\.\d+\.\d+)$", gid)
+    if found:
+        return found.group(1)
+    try:
+        mapped = ipaddress.IPv6Address(gid).ipv4_mapped if gid else None
+    except ValueError:
+        return None
+    return str(mapped) if mapped else None
+
+
+def rates(book: ClueBook) -> Iterator[Clue]:
+    """Ports slower than planned, or than their peers of the same kind; ports that are down."""
+    states = book.all("port.state")
+    known = [(rate, clue) for clue in states if (rate := _gigabits(clue)) is not None]
+    plan = book.first("plan.rate")
+    if plan is not None:
+        wanted = float(plan.value("rate"))
+        slow = [clue for rate, clue in known if rate < 0.9 * wanted]
+        if slow:
+            names = ", ".join(clue.value("device") for clue in slow)
+            yield derived(
+                slow[0], "rate.below-plan", plan, rate=f"{_gigabits(slow[0]):g}", wanted=f"{wanted:g}", devices=names
+            )
+    by_layer: dict[str, list[tuple[float, Clue]]] = defaultdict(list)
+    for rate, clue in known:
+        if "down" not in (clue.value("state") + clue.value("phys")).lower():
+            by_layer[clue.value("link_layer")].append((rate, clue))
+    for some in by_layer.values():
+        top = max(rate for rate, _ in some)
+        slow = [clue for rate, clue in some if rate < 0.9 * top]
+        if slow and len(slow) < len(some):
+            yield derived(
+                slow[0], "rate.below-peers", rate=f"{_gigabits(slow[0]):g}", wanted=f"{top:g}",
+                devices=", ".join(clue.value("device") for clue in slow),
+            )  # fmt: skip
+    for clue in states:
+        if re.match(r"(?:down|disabled|polling|no|init)\b", clue.value("state") or clue.value("phys"), re.IGNORECASE):
+            yield derived(clue, "port.down")
+
+
+def _gigabits(clue: Clue) -> float | None:
+    text = clue.value("rate")
+    if not text:
+        return None
+    value = float(text)
+    whole = clue.value("rate_text")
+    return value / 1000 if "Mb/s" in whole or value >= 10_000 else value
+
+
+def counter_growth(book: ClueBook) -> Iterator[Clue]:
+    """``grew.NAME`` for a counter that is above zero and rose between two readings, or was read once above zero."""
+    for name in sorted(one for one in book.names() if one.startswith("counter.")):
+        clues = book.all(name)
+        by_place: dict[tuple[str | None, str], list[Clue]] = defaultdict(list)
+        for clue in clues:
+            by_place[clue.host, clue.value("device")].append(clue)
+        for some in by_place.values():
+            first, last = int(some[0].value("value")), int(some[-1].value("value"))
+            if len(some) == 1 and last > 0:
+                yield derived(some[0], f"grew.{name[8:]}", by=last)
+            elif len(some) > 1 and last > first:
+                yield derived(some[-1], f"grew.{name[8:]}", some[0], by=last - first)
+
+
+def congestion(book: ClueBook) -> Iterator[Clue]:
+    """Drops without pause (a lossy class), pause storms, losses on the wire, by the counters that grew."""
+    grown = {name[5:]: book.all(name)[0] for name in book.names() if name.startswith("grew.")}
+
+    def pick(pattern: str, at_least: int = 1) -> Clue | None:
+        return next(
+            (clue for name, clue in grown.items() if re.search(pattern, name) and int(clue.value("by")) >= at_least),
+            None,
+        )
+
+    drops = pick(r"rx_prio\d_discards|rx_discards_phy|rx_out_of_buffer|port_xmit_discards|rx_prio\d_buf_discard")
+    losses = pick(
+        r"out_of_sequence|packet_seq_err|local_ack_timeout_err|implied_nak|roce_adp_retrans|roce_slow_restart", 100
+    )
+    storm = pick(r"pause_storm")
+    paused = pick(r"[rt]x_prio\d_pause(?:_duration)?$|[rt]x_pause_ctrl_phy|[rt]x_global_pause", 1000)
+    marked = pick(r"np_cnp_sent|rp_cnp_handled|np_ecn_marked", 1000)
+    if drops is not None:
+        yield derived(drops, "roce.drops")
+    if losses is not None:
+        yield derived(losses, "roce.losses")
+    if storm is not None:
+        yield derived(storm, "roce.pause-storm")
+    if paused is not None:
+        yield derived(paused, "roce.paused")
+    if marked is not None:
+        yield derived(marked, "roce.marked")
+    if (drops is not None or losses is not None) and paused is None:
+        yield derived(drops or losses or next(iter(grown.values())), "roce.drops-without-pause")
+
+
+def mtu(book: ClueBook) -> Iterator[Clue]:
+    """``mtu.differs`` between hosts on the same interface, or between host and switch."""
+    by_device: dict[str, dict[str, Clue]] = defaultdict(dict)
+    for clue in book.all("mtu.interface"):
+        if clue.host and not LOCAL_INTERFACES.match(clue.value("device")):
+            by_device[clue.value("device")][clue.host] = clue
+    for device, hosts in by_device.items():
+        if len({clue.value("mtu") for clue in hosts.values()}) > 1:
+            some = sorted(hosts.values(), key=lambda clue: int(clue.value("mtu")))
+            yield derived(some[0], "mtu.differs", some[-1], device=device, other=some[-1].value("mtu"))
+    switch = book.first("mtu.switch")
+    for clue in book.all("mtu.interface"):
+        if (
+            switch is not None
+            and int(switch.value("mtu")) < int(clue.value("mtu"))
+            and int(clue.value("mtu")) > 2000
+            and clue.value("device") != "lo"
+        ):
+            yield derived(clue, "mtu.differs", switch, other=switch.value("mtu"))
+    active = {clue.value("mtu") for clue in book.all("mtu.active")}
+    if len(active) > 1:
+        some = list(book.all("mtu.active"))
+        yield derived(some[0], "mtu.differs", *some[1:2], device="", other=some[-1].value("mtu"))
+
+
+def gdr(book: ClueBook) -> Iterator[Clue]:
+    """``gdr.one-sided``: channels of one host lack GDRDMA while another's have it."""
+    direct = {clue.host for clue in book.all("nccl.channel-gdr")}
+    staged = [clue for clue in book.all("nccl.channel-no-gdr") if clue.host not in direct]
+    if direct and staged:
+        yield derived(staged[0], "gdr.one-sided", other=next(iter(direct)))
+    elif staged:
+        yield derived(staged[0], "gdr.absent")
+    missing = book.all("peermem.missing")
+    if missing and book.all("peermem.loaded"):
+        hosts = {clue.host for clue in missing}
+        yield derived(missing[0], "peermem.one-host-lacks", node=next(iter(hosts)))
+
+
+def hcas_on_the_host(book: ClueBook) -> Iterator[Clue]:
+    """``rdma.host-has-hca``: the host lists HCAs while the process finds none."""
+    shown = book.all("port.state", "gid.row", "lspci.mellanox", "hca.listed")
+    if book.has("rdma.no-device") and shown:
+        yield derived(shown[0], "rdma.host-has-hca")
+
+
+JOINS = (bootstrap, firewall, gids, devices, rates, counter_growth, congestion, mtu, gdr, hcas_on_the_host)

@@ -1,0 +1,7 @@
+"""Readers of small documents: the output of probes, tables, manifests. A reader gives nothing for what is not its kind."""
+
+from __future__ import annotations
+
+from roadworthy.diagnose.probes import cluster, gpu, host, rdma, tables
+
+PROBES = (*rdma.PROBES, *host.PROBES, *gpu.PROBES, *cluster.PROBES, *tables.PROBES)

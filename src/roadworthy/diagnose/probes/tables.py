@@ -1,0 +1,273 @@
+"""Tables with a header (CSV, TSV) and metrics (Prometheus text): judged by what the columns mean, not by their names."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from roadworthy.diagnose.values import Clue, Document, Line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A header and its rows; ``lines`` stand beside ``rows``."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    lines: tuple[Line, ...]
+
+    def column(self, *patterns: str) -> int | None:
+        """Index of the first column whose name matches a pattern, patterns in order of preference."""
+        for pattern in patterns:
+            for index, name in enumerate(self.columns):
+                if re.search(pattern, name, re.IGNORECASE):
+                    return index
+        return None
+
+    def numbers(self, index: int) -> list[float | None]:
+        return [number_of(row[index]) for row in self.rows]
+
+
+def number_of(text: str) -> float | None:
+    found = re.match(r"^\s*(-?\d+(?:\.\d+)?)", text)
+    return float(found.group(1)) if found and not text.strip().startswith("0x") else None
+
+
+def tables(document: Document) -> Iterator[Table]:
+    """Every table of a document: a header of names and at least two rows with as many cells."""
+    lines = list(document.numbered())
+    at = 0
+    while at < len(lines):
+        cells = _cells(lines[at].text)
+        if len(cells) < 3 or not all(re.match(r"^[A-Za-z_][\w./ %()-]*$", cell) for cell in cells):
+            at += 1
+            continue
+        rows, kept = [], []
+        end = at + 1
+        while end < len(lines) and (values := _cells(lines[end].text)) and len(values) == len(cells):
+            if any(number_of(value) is not None for value in values):
+                rows.append(tuple(values))
+                kept.append(lines[end])
+            end += 1
+        if len(rows) >= 2:
+            yield Table(columns=tuple(cells), rows=tuple(rows), lines=tuple(kept))
+        at = max(end, at + 1)
+
+
+def _cells(text: str) -> list[str]:
+    if "," in text:
+        return [cell.strip() for cell in text.split(",")]
+    if "\t" in text:
+        return [cell.strip() for cell in text.split("\t") if cell.strip()]
+    return []
+
+
+def table_clues(document: Document) -> Iterator[Clue]:
+    """What the tables of a document say, by every reader that knows their columns."""
+    for table in tables(document):
+        for reader in READERS:
+            yield from reader(document, table)
+
+
+def sessions(document: Document, table: Table) -> Iterator[Clue]:
+    """Turns of a session: ``session.moved`` and not cached, or ``session.same-worker-uncached``."""
+    session = table.column(r"session|conversation|user|chat")
+    worker = table.column(r"worker|replica|endpoint|engine|backend|instance|pod|upstream")
+    cached = table.column(r"cached|hit")
+    prompt = table.column(r"prompt|input")
+    if session is None or cached is None or worker is None:
+        return
+    last: dict[str, str] = {}
+    moved: list[Line] = []
+    stayed: list[Line] = []
+    hits = 0
+    for row, line in zip(table.rows, table.lines, strict=True):
+        share = _share(row[cached], row[prompt] if prompt is not None else "")
+        before = last.get(row[session])
+        if before is not None:
+            if share > 0.3:
+                hits += 1
+            elif before == row[worker]:
+                stayed.append(line)
+            else:
+                moved.append(line)
+        last[row[session]] = row[worker]
+    if len(moved) >= 2 and len(moved) > 2 * len(stayed):
+        yield document.clue("session.moved", *moved[:3], turns=len(moved))
+    elif stayed and len(stayed) > len(moved):
+        yield document.clue("session.same-worker-uncached", *stayed[:3], turns=len(stayed), hits=hits)
+
+
+def _share(cached: str, prompt: str) -> float:
+    value, whole = number_of(cached) or 0.0, number_of(prompt)
+    if whole:
+        return value / whole
+    return value if value <= 1 else value / 100
+
+
+def imbalance(document: Document, table: Table) -> Iterator[Clue]:
+    """One rank, GPU or expert with far more tokens than the rest: ``moe.rank-overloaded``; slow without more tokens:
+    ``rank.slow``."""
+    rank = table.column(r"^rank$|rank", r"^gpu|device", r"expert")
+    tokens = table.column(r"token|routed|received|load|recv|count")
+    busy = table.column(r"gemm|busy|compute|kernel|step|forward|time|_ms$|latency")
+    if rank is None:
+        return
+    if tokens is not None and re.search(r"rank|gpu|device|expert", table.columns[rank], re.IGNORECASE):
+        sums: dict[str, float] = {}
+        where: dict[str, Line] = {}
+        for row, line in zip(table.rows, table.lines, strict=True):
+            sums[row[rank]] = sums.get(row[rank], 0.0) + (number_of(row[tokens]) or 0.0)
+            where.setdefault(row[rank], line)
+        top = max(sums, key=lambda name: sums[name])
+        rest = [value for name, value in sums.items() if name != top]
+        if rest and median(rest) > 0 and sums[top] > 1.8 * median(rest):
+            yield document.clue(
+                "moe.rank-overloaded", where[top], rank=top, tokens=f"{sums[top]:g}", usual=f"{median(rest):g}",
+                times=f"{sums[top] / median(rest):.1f}",
+            )  # fmt: skip
+        elif rest and median(rest) > 0 and sums[top] < 1.2 * median(rest):
+            yield document.clue("moe.balanced", where[top])
+    if busy is not None:
+        yield from _slow_rank(document, table, rank, busy)
+
+
+def _slow_rank(document: Document, table: Table, rank: int, busy: int) -> Iterator[Clue]:
+    values = [(number_of(row[busy]), row[rank], line) for row, line in zip(table.rows, table.lines, strict=True)]
+    known = [(value, name, line) for value, name, line in values if value is not None]
+    if len(known) < 3:
+        return
+    top, name, line = max(known, key=lambda item: item[0])
+    usual = median(value for value, other, _ in known if other != name) if any(o != name for _, o, _ in known) else top
+    if usual > 0 and top > 1.4 * usual:
+        yield document.clue("rank.slow", line, rank=name, value=f"{top:g}", usual=f"{usual:g}")
+
+
+def clocks_table(document: Document, table: Table) -> Iterator[Clue]:
+    """Clocks and event reasons: ``clocks.fell`` over time or against peers, with the reason that is active."""
+    clock = table.column(r"sm_?mhz|clocks?\.?(?:current\.)?sm|sm[_ ]clock|clock_mhz|mhz")
+    if clock is None:
+        return
+    reasons = table.column(r"reasons?")
+    named = [
+        index
+        for index, name in enumerate(table.columns)
+        if re.search(r"power_cap|slowdown|thermal|power_brake", name, re.IGNORECASE)
+    ]
+    values = [
+        (value, row, line)
+        for value, row, line in zip(table.numbers(clock), table.rows, table.lines, strict=True)
+        if value
+    ]
+    if len(values) < 2:
+        return
+    high = max(value for value, *_ in values)
+    power, limit = table.column(r"power"), table.column(r"limit")
+    low = [item for item in values if item[0] < 0.94 * high]
+    active = [(name, row, line) for _, row, line in values for name in _reasons(table, row, reasons, named)]
+    for name in {name for name, *_ in active} - {"sw-power-cap", "idle"}:
+        line = next(line for other, _, line in active if other == name)
+        yield document.clue(f"clocks.{name}", line, gpu="", reason=name.replace("-", " "))
+    capped = [line for name, _, line in active if name == "sw-power-cap"]
+    if capped and low:
+        yield document.clue(
+            "clocks.power-capped-and-low", *capped[:2], mhz=f"{min(v for v, *_ in values):g}", high=f"{high:g}"
+        )
+    elif capped:
+        yield document.clue("clocks.power-capped-evenly", capped[0])
+    if low and not capped:
+        value, row, line = min(low, key=lambda item: item[0])
+        yield document.clue(
+            "clocks.fell",
+            line,
+            mhz=f"{value:g}",
+            high=f"{high:g}",
+            who=row[0],
+            power=row[power] if power is not None else "",
+            limit=row[limit] if limit is not None else "",
+        )
+    if not low and not any(name not in ("idle", "sw-power-cap") for name, *_ in active):
+        yield document.clue("clocks.equal", values[0][2])
+
+
+REASON_BITS = (
+    (0x1, "idle"), (0x4, "sw-power-cap"), (0x8, "hw"), (0x20, "sw-thermal"), (0x40, "hw-thermal"), (0x80, "hw-power-brake"),
+)  # fmt: skip
+
+
+def reasons_of(mask: int) -> list[str]:
+    """Names of the bits of ``clocks_event_reasons.active`` (NVML, nvmlClocksEventReasons)."""
+    return [name for bit, name in REASON_BITS if mask & bit]
+
+
+def _reasons(table: Table, row: Sequence[str], reasons: int | None, named: Sequence[int]) -> list[str]:
+    found: list[str] = []
+    if reasons is not None and (mask := re.search(r"0x[0-9a-fA-F]+", row[reasons])):
+        found += reasons_of(int(mask.group(), 16))
+    for index in named:
+        if row[index].strip().lower() in ("active", "1", "true", "yes"):
+            name = re.sub(r"[_ ]slowdown$", "", table.columns[index].lower()).replace("_", "-")
+            found.append({"hw-slowdown": "hw"}.get(name, name))
+    return found
+
+
+def starvation(document: Document, table: Table) -> Iterator[Clue]:
+    """Decode speed of a victim that falls while a long prefill runs, and comes back: ``decode.starved-by-prefill``."""
+    victim = table.column(r"victim", r"decode.*tok|tok.*decode|output_tok|gen.*tok|^tok_s|itl|inter_token|tpot")
+    prefill = table.column(r"prefill", r"prompt.*(?:tok|len)|prompt_tok")
+    if victim is None or prefill is None or victim == prefill:
+        return
+    slower_is_more = bool(re.search(r"itl|latency|tpot|_ms|inter_token|gap", table.columns[victim], re.IGNORECASE))
+    pairs = [
+        (one, other, line)
+        for one, other, line in zip(table.numbers(victim), table.numbers(prefill), table.lines, strict=True)
+        if one is not None and other is not None
+    ]
+    if len(pairs) < 3:
+        return
+    top = max(other for _, other, _ in pairs)
+    during = [one for one, other, _ in pairs if top > 0 and other > 0.5 * top]
+    without = [one for one, other, _ in pairs if other < 0.1 * top]
+    if not during or not without:
+        return
+    worse = median(during) > 3 * median(without) if slower_is_more else median(during) < 0.33 * median(without)
+    if worse:
+        line = next(line for _, other, line in pairs if other > 0.5 * top)
+        yield document.clue(
+            "decode.starved-by-prefill", line, during=f"{median(during):g}", without=f"{median(without):g}"
+        )
+
+
+READERS = (sessions, imbalance, clocks_table, starvation)
+
+METRIC = re.compile(
+    r"^(?P<name>[A-Za-z_:][\w:]*)(?:\{(?P<labels>[^}]*)\})?\s+(?P<value>[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|NaN|\+?Inf))(?:\s+\d+)?\s*$"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One line of a scrape."""
+
+    name: str
+    labels: str
+    value: float
+    line: Line
+
+
+def samples(document: Document) -> list[Sample]:
+    """Samples of a Prometheus text; names without ``vllm:`` and ``sglang:``, ``_total`` kept."""
+    found = []
+    for line in document.numbered():
+        if match := METRIC.match(line.text):
+            name = re.sub(r"^(?:vllm|sglang|engine):", "", match["name"])
+            found.append(Sample(name=name, labels=match["labels"] or "", value=float(match["value"]), line=line))
+    return found
+
+
+PROBES = (table_clues,)

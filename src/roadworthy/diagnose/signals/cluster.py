@@ -1,0 +1,86 @@
+"""What Ray, Kubernetes, the kernel and the drivers in it print."""
+
+from __future__ import annotations
+
+from roadworthy.diagnose.scan import signal
+
+SIGNALS = (
+    # Ray
+    signal("ray.heartbeats-missed", "missed too many heartbeats | marked as dead | marked dead | failed the health check | Health check failed",
+           r"(?:[Nn]ode(?: with node id:?)? ?(?P<node>[0-9a-f]{6,})?.*)?(?:marked (?:as )?dead|missed too many heartbeats|failed the health check|[Hh]ealth check failed)", unless="pod|container|probe"),
+    signal("ray.heartbeat-late", "Last heartbeat was sent", r"Last heartbeat was sent (?P<late_ms>\d+) ms ago"),
+    signal("ray.raylet-exited", "Raylet is terminated | raylet died | raylet process exited | agent process | The raylet exited | agent exited | Raylet exited | raylet has died | dashboard_agent",
+           r"(?:[Rr]aylet.*(?:terminat|died|exit|fail|lost)|agent.*(?:exited|failed|died|fate))"),
+    signal("ray.gcs-lost", "Failed to connect to GCS | failed to connect to the GCS | GCS may have been killed | Lost connection to GCS | gcs_rpc_client"),
+    signal("ray.memory-kill", "killed due to memory pressure | memory usage threshold | OutOfMemoryError: Task was killed | Memory on the node",
+           r"(?:(?P<workers>\d+) Workers? \(tasks / actors\) killed|(?P<used>[\d.]+)GB / (?P<total>[\d.]+)GB \((?P<ratio>[\d.]+)\)|memory pressure|memory usage threshold|killed due to the node running low)"),
+    signal("ray.version-mismatch", "Version mismatch: The cluster was started with",
+           r"started with:\s*Ray: (?P<cluster_ray>[\w.+-]+)\s*Python: (?P<cluster_python>[\w.+-]+).*?started with:\s*Ray: (?P<ray>[\w.+-]+)\s*Python: (?P<python>[\w.+-]+)", multiline=True),
+    signal("ray.version-mismatch-line", "Version mismatch: The cluster was started with"),
+    signal("ray.client-version", "Client Ray installation incompatible | Python minor versions differ | Changing the ray version is not allowed",
+           r"(?P<what>.*)"),
+    signal("ray.waiting-placement", "Waiting for creating a placement group | placement group creation", r"specs=(?P<specs>\[.*\])|placement group"),
+    signal("ray.infeasible", "No available node types can fulfill resource request | cannot be scheduled right now | Cannot provide a placement group | Infeasible | infeasible | requires more resources",
+           r"(?:resource request (?P<request>.*?\})|cannot be scheduled|placement group|nfeasible)"),
+    signal("ray.pending-demand", "pending placement groups | pending tasks/actors", r"(?P<demand>\{.*\})\s*\*?\s*(?P<count>\d+)?.*pending"),
+    signal("ray.node-resource", "'node:", r"'node:(?P<address>[\w.:-]+?)'"),
+    signal("ray.gpus-exceed", "number of required GPUs exceeds", ""),
+    signal("ray.object-store-not-shm", "instead of /dev/shm because", r"has only (?P<bytes>\d+) bytes available"),
+    signal("ray.disk-full", "is over 95% full", r"(?P<path>/\S+) is over 95% full, available space: (?P<available>[\d.]+ ?(?:[KMGT]i?B)?);? capacity: (?P<capacity>[\d.]+ ?(?:[KMGT]i?B)?)"),
+    signal("ray.actor-died", "The actor died unexpectedly | ActorDiedError | RayActorError | actor is dead because"),
+    signal("ray.address", "Connecting to existing Ray cluster at address", r"address: (?P<address>[\d.]+)"),
+    # kernel: memory
+    signal("kernel.oom-kill", "Out of memory: Killed process", r"Killed process (?P<pid>\d+) \((?P<process>[^)]+)\).*?anon-rss:(?P<rss>\d+)kB"),
+    signal("kernel.oom-invoked", "invoked oom-killer | oom-kill:constraint", r"(?P<process>\S+) invoked oom-killer|task=(?P<task>[^,]+),pid=(?P<pid>\d+)"),
+    signal("kernel.cgroup-kill", "Memory cgroup out of memory", r"Killed process (?P<pid>\d+) \((?P<process>[^)]+)\)"),
+    signal("kernel.allocation-failure", "page allocation failure | Cannot allocate memory", r"(?P<process>\S+): page allocation failure"),
+    signal("systemd.oomd", "systemd-oomd", r"Killed (?P<unit>\S+) due to"),
+    # kernel: GPU
+    signal("gpu.xid", "NVRM: Xid | Xid (", r"Xid \((?:PCI:)?(?P<bus>[0-9A-Fa-f:.]+)\):? (?P<xid>\d+)(?:, (?P<what>.*))?"),
+    signal("gpu.xid-caused", "caused by previous Xid", r"caused by previous Xid (?P<by>\d+)"),
+    signal("gpu.fallen-off", "has fallen off the bus | fallen off the bus", r"GPU (?:at )?(?:PCI:)?(?P<bus>[0-9A-Fa-f:.]+)"),
+    signal("gpu.gsp-timeout", "Timeout waiting for RPC from GSP | GSP RPC | GSP firmware | Timeout after", r"(?:Timeout (?:waiting for RPC from GSP|after .* GSP)|GSP.*(?:tim|hang|halt|error|fail))"),
+    signal("gpu.power-brake", "HW Power Brake | power brake | hw_power_brake", r"(?:[Pp]ower [Bb]rake.*: Active|hw_power_brake.*Active)"),
+    signal("driver.kernel-module", "Kernel Module", r"Kernel Module(?: for x86_64)?\s+(?P<version>\d+\.[\d.]+)"),
+    signal("driver.rm-init", "RmInitAdapter failed | rm_init_adapter failed", r"(?P<what>.*)"),
+    signal("pcie.aer", "PCIe Bus Error | AER: ", r"(?:severity=(?P<severity>[\w ()-]+)|AER: (?P<what>.*))"),
+    signal("pcie.bandwidth-limited", "available PCIe bandwidth, limited by", r"(?P<available>[\d.]+) Gb/s available PCIe bandwidth, limited by (?P<link>.*?) at (?P<at>\S+)(?: \(capable of (?P<capable>[\d.]+))?"),
+    signal("iommu.fault", "DMAR: DRHD: handling fault | DMAR: [DMA | IO_PAGE_FAULT | DMAR: fault", r"(?:Request device \[(?P<device>[0-9a-f:.]+)\]|IO_PAGE_FAULT|fault)"),
+    signal("iommu.enabled", "DMAR: IOMMU enabled | AMD-Vi: Interrupt remapping enabled | iommu: Default domain type: Translated"),
+    # kernel: NICs
+    signal("link.module-event", "Port module event", r"mlx5_core (?P<bus>\S+?):? .*?Cable (?P<what>unplugged|plugged|error)|module \d+, (?P<event>.*)"),
+    signal("link.down", "Link down | link down | NIC Link is Down | carrier lost | state changed to DOWN | Lost carrier | link is down | Link is Down",
+           r"(?P<device>\w+)?:? ?(?:[Ll]ink (?:is )?[Dd]own|NIC Link is Down|carrier|changed to DOWN)"),
+    signal("link.up-again", "Link up | link becomes ready | NIC Link is Up | Gained carrier | Link is Up", r"(?:(?P<device>\w+): link becomes ready|[Ll]ink (?:is )?[Uu]p|Gained carrier)"),
+    signal("link.high-temp", "High temperature on module | module high temperature"),
+    # fabric manager
+    signal("fabric.not-found", "nvidia-fabricmanager.service could not be found | Unit nvidia-fabricmanager"),
+    signal("fabric.state", "nvidia-fabricmanager | fabricmanager | fabric manager | Fabric Manager",
+           r"(?P<state>inactive|failed|dead|[Ss]topped|[Ss]topping|[Rr]estart\w*|[Ss]tarted|not running|active \(running\)|could not be found)"),
+    signal("fabric.version", "fabricmanager | Fabric Manager | fabric manager", r"(?:[Ff]abric ?[Mm]anager|fabricmanager).*?(?:version|Version|-)[^\d]{0,12}(?P<version>\d{3}\.\d+(?:\.\d+)?)"),
+    signal("fabric.version-mismatch", "doesn't match with | version mismatch | versions do not match", r"(?:[Ff]abric ?[Mm]anager|NVIDIA driver interface|fabricmanager).*(?:doesn't match|mismatch|do not match).*"),
+    signal("fabric.in-progress", "Fabric | State", r"(?:Fabric\s+State|^\s+State)\s*: (?P<state>In Progress|Not Started|N/A.*)$"),
+    # Kubernetes
+    signal("k8s.liveness-kill", "failed liveness probe | failed startup probe", r"Container (?P<container>\S+) failed (?P<probe>liveness|startup) probe"),
+    signal("k8s.liveness-failed", "Liveness probe failed | Startup probe failed", r"(?P<probe>Liveness|Startup) probe failed: ?(?P<why>.*)"),
+    signal("k8s.readiness-failed", "Readiness probe failed"),
+    signal("k8s.oom-killed", "OOMKilled"),
+    signal("k8s.exit-code", "Exit Code: | exitCode | exit code", r"(?:Exit Code:\s*|exitCode\"?:\s*|exit code[: ]+)(?P<code>\d+)"),
+    signal("k8s.insufficient-gpu", "Insufficient nvidia.com | Insufficient amd.com | Insufficient gpu | Insufficient rdma", r"(?P<nodes>\d+)? ?Insufficient (?P<resource>[\w./-]+)"),
+    signal("k8s.failed-scheduling", "FailedScheduling | nodes are available | had untolerated taint | didn't match Pod's node affinity | didn't match pod topology | UnexpectedAdmissionError",
+           r"(?:(?P<available>\d+)/(?P<nodes>\d+) nodes are available: ?(?P<why>.*)|untolerated taint (?P<taint>\{[^}]*\})|didn't match.*|FailedScheduling.*|UnexpectedAdmissionError.*)"),
+    signal("k8s.crash-loop", "CrashLoopBackOff | Back-off restarting failed container"),
+    signal("k8s.head-pod", "raycluster- | -head-", r"(?P<pod>[\w-]*-head-[\w-]+|raycluster-[\w-]*head[\w-]*)"),
+    signal("k8s.evicted", "The node was low on resource | Evicted", r"low on resource: (?P<resource>[\w-]+)"),
+    signal("k8s.device-plugin-lost", "device plugin", r"(?:GPU is lost|device plugin.*(?:fail|unhealthy|lost|error))"),
+    signal("k8s.runtime", "could not select device driver | nvidia-container-cli | RuntimeClass | unknown runtime specified nvidia", r"(?:could not select device driver|nvidia-container-cli: (?P<why>.*)|RuntimeClass.*not found|unknown runtime)"),
+    # clocks
+    signal("clock.not-valid-yet", "not valid yet | not yet valid | issued in the future | used before issued | is in the future | RequestTimeTooSkewed | has expired or is not yet valid | Clock skew | clock skew detected | nbf",
+           r"(?:not (?:yet )?valid(?: yet)?|in the future|before issued|TooSkewed|[Cc]lock skew)"),
+    signal("clock.offset", "System time | Last offset | offset", r"System time\s*: (?P<seconds>[\d.]+) seconds (?P<way>fast|slow) of NTP"),
+    signal("clock.unsynchronised", "System clock synchronized: no | Not synchronised | Leap status     : Not | NTP service: inactive | unsynchronised", r"(?:synchronized: no|Not synchronised|NTP service: inactive|unsynchronised)"),
+    # firewall
+    signal("firewall.reject", "REJECT | reject with | DROP | drop", r"(?:^(?:\d+\s+)?(?:\S+\s+\S+\s+)?(?:REJECT|DROP)\s+(?:all|tcp|udp|\d+)\s|reject with (?P<with>\S+)|(?:policy|counter.*)\s+drop\b|\(policy (?:DROP|REJECT)|\bUFW BLOCK)"),
+    signal("firewall.blocked-log", "[UFW BLOCK] | IN=eth | filter_IN | FINAL_REJECT", r"(?:UFW BLOCK|REJECT|DROP).*SRC=(?P<source>\S+) DST=(?P<destination>\S+)"),
+    signal("firewall.conntrack", "nf_conntrack: table full | conntrack: table full | idle timeout | idle_timeout | idle time-out | nf_conntrack_tcp_timeout_established", r"(?P<what>.*)"),
+)  # fmt: skip

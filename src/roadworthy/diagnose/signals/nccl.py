@@ -1,0 +1,117 @@
+"""What NCCL, Gloo and PyTorch's process groups print."""
+
+from __future__ import annotations
+
+from roadworthy.diagnose.scan import signal
+
+ADDRESS = r"\[?(?P<address>[0-9a-fA-F.:]+?)\]?<(?P<port>\d+)>"
+
+SIGNALS = (
+    # bootstrap and sockets
+    signal("nccl.bootstrap-address", "Bootstrap : Using", rf"Bootstrap : Using (?:\[\d+\])?(?P<interface>[\w.@-]+):{ADDRESS}"),
+    signal("nccl.socket-address", "NET/Socket : Using", rf"NET/Socket : Using (?:\[\d+\])?(?P<interface>[\w.@-]+):{ADDRESS}"),
+    signal("nccl.no-interface", "no socket interface found | No interface found | Bootstrap : no | No socket interface"),
+    signal(
+        "socket.no-route", "No route to host",
+        r"(?:[Cc]onnect(?:ion)? to|connect to|connecting to|socket has failed to connect to|dial tcp)\s+\[?(?P<address>[\w.:-]+?)\]?[<:](?P<port>\d+)",
+    ),
+    signal("socket.no-route-bare", "No route to host | EHOSTUNREACH"),
+    signal(
+        "socket.timed-out", "Connection timed out | connection timed out | i/o timeout | Connect to",
+        r"(?:[Cc]onnect(?:ion)? to|connecting to|failed to connect to|dial tcp)\s+\[?(?P<address>[\w.:-]+?)\]?[<:](?P<port>\d+).*(?:timed out|i/o timeout)",
+        unless="ibv_modify_qp",
+    ),
+    signal(
+        "socket.refused", "Connection refused | connection refused",
+        r"(?:[Cc]onnect(?:ion)? to|connecting to|failed to connect to|remote=|dial tcp)\s*\[?(?P<address>[\w.:-]+?)\]?[<:\]]+:?(?P<port>\d+)",
+    ),
+    signal("socket.reset", "Connection reset by peer | connection reset by peer"),
+    signal("store.timeout", "client socket has timed out | TCPStore | wait timeout after | failed to connect to",
+           r"(?:client socket has (?:timed out after|failed to connect)|wait timeout after|TCPStore.*(?:timed out|timeout)|failed to connect to \[?(?P<address>[\w.:-]+))"),
+    signal("gloo.loopback-fallback", "Using the loopback address as fallback"),
+    signal("gloo.connect-failed", "connectFullMesh failed | Gloo connect", r"(?:remote=\[(?P<address>[\w.:]+)\]|onnectFullMesh failed|Gloo connect)"),
+    signal("host.name-unresolved", "hostname of the client socket cannot be retrieved | Unable to resolve hostname | Temporary failure in name resolution | Name or service not known"),
+    # RDMA verbs as NCCL reports them
+    signal(
+        "rdma.modify-qp-failed", "ibv_modify_qp failed",
+        r"ibv_modify_qp failed with (?:error )?(?P<error>[^,]+?)(?:, on dev (?P<device>\w+):(?P<dev_port>\d+))?(?:, curr state.*)?(?:, local GID index (?P<gid_index>\d+), local GID (?P<local_gid>[0-9a-fA-F:.]+), remote GID (?P<remote_gid>[0-9a-fA-F:.]+))?$",
+    ),
+    signal(
+        "rdma.completion-error", "Got completion",
+        r"Got completion (?:from peer (?P<peer>[\d.a-fA-F:]+)<\d+> )?with (?:error|status=)\s?(?P<status>\w+).*?(?:vendor[_ ]err[=\s]+(?P<vendor>\w+))?$",
+    ),
+    signal("rdma.port-error-event", "Got async event | async event",
+           r"(?:(?P<device>\w+):(?P<port>\d+) )?[Gg]ot async event ?: (?P<event>port error|port active|local catastrophic error|LID change|client re-?register|link.*)"),
+    signal("rdma.gid-table-change", "GID table change", r"(?:(?P<device>\w+):\d+ Got async event : )?GID table change"),
+    signal("rdma.query-gid-failed", "ibv_query_gid", r"ibv_query_gid(?:_ex)? (?:failed|.*error)"),
+    signal("rdma.retry-exceeded", "Transport retry count exceeded | transport retry counter exceeded | RETRY_EXC_ERR | retry exceeded",
+           r"(?:on (?P<device>\w+):\d+)?"),
+    signal("rdma.rnr-exceeded", "RNR retry count exceeded | RNR_RETRY_EXC"),
+    signal("rdma.devices-used", "NET/IB : Using", r"NET/IB : Using (?P<devices>\[\d+\].*?)(?:; OOB (?P<oob>[\w.@-]+):(?P<address>[\d.a-fA-F:]+)<\d+>)?\s*$"),
+    signal("rdma.no-device", "NET/IB : No device found | No IB devices found | no RDMA device | No RDMA devices found"),
+    signal("rdma.open-failed", "Unable to open device | ibv_open_device", r"(?:Unable to open device|ibv_open_device.*fail)\s*(?P<device>\w+)?"),
+    signal("rdma.verbs-missing", "Failed to open libibverbs | libibverbs.so: cannot open | couldn't open libibverbs"),
+    signal("rdma.memory-registration-failed", "ibv_reg_mr | ibv_reg_dmabuf_mr | ibv_reg_mr_iova2",
+           r"ibv_reg_\w+.*?(?:failed|error)[^:]*?:?\s*(?P<error>Cannot allocate memory|Resource temporarily unavailable|Operation not permitted|Bad address|Invalid argument|No such file or directory|\w[\w ]*)"),
+    signal("rdma.create-cq-failed", "ibv_create_cq | ibv_create_qp | ibv_exp_create", r"ibv_(?:exp_)?create_(?P<what>\w+)\b.*?(?:failed|error).*?(?P<error>Cannot allocate memory|ENOMEM|\w[\w ]*)"),
+    signal("rdma.memlock-named", "max locked memory (ulimit -l) | RLIMIT_MEMLOCK | set max locked memory",
+           r"(?:current: (?P<limit>\d+ \w+)|RLIMIT_MEMLOCK(?: is)? ?(?P<bytes>\d+)?|max locked memory)"),
+    signal("rdma.gdr-disabled", "GPU Direct RDMA Disabled", r"GPU Direct RDMA Disabled for (?:HCA \d+ )?'?(?P<device>\w+)?"),
+    signal("rdma.gdr-enabled", "GPU Direct RDMA Enabled", r"GPU Direct RDMA Enabled for"),
+    signal("nccl.channel-gdr", "via NET/IB", r"via NET/IB/(?P<nic>\d+)(?:\(\d+\))?/GDRDMA"),
+    signal("nccl.channel-no-gdr", "via NET/IB", r"via NET/IB/(?P<nic>\d+)(?:\(\d+\))?(?:/Shared)?(?!\S*GDRDMA)(?:\s|$)"),
+    signal("nccl.channel-socket", "via NET/Socket", r"via NET/Socket/(?P<nic>\d+)"),
+    signal("nccl.channel-p2p", "via P2P", r"via P2P/(?P<how>[\w/]+)"),
+    signal("rdma.dmabuf-missing", "DMA-BUF is | DMABUF", r"(?:DMA-?BUF).*(?:not supported|unsupported|not available|disabled)"),
+    # settings as NCCL reads them
+    signal("env.NCCL_IB_HCA", "NCCL_IB_HCA", r"NCCL_IB_HCA(?:=| set to | set by environment to )\s*['\"]?(?P<value>[^\s'\"]+)"),
+    signal("env.NCCL_IB_GID_INDEX", "NCCL_IB_GID_INDEX", r"NCCL_IB_GID_INDEX(?:=| set to | set by environment to )\s*['\"]?(?P<value>-?\d+)"),
+    signal("env.NCCL_IB_TC", "NCCL_IB_TC", r"NCCL_IB_TC(?:=| set to | set by environment to )\s*['\"]?(?P<value>\d+)"),
+    signal("env.NCCL_CROSS_NIC", "NCCL_CROSS_NIC", r"NCCL_CROSS_NIC(?:=| set to | set by environment to )\s*['\"]?(?P<value>\d+)"),
+    signal("env.NCCL_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", r"(?<!\w)NCCL_SOCKET_IFNAME(?:=| set to | set by environment to )\s*['\"]?(?P<value>[^\s'\"]+)"),
+    signal("env.GLOO_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME=", r"GLOO_SOCKET_IFNAME=['\"]?(?P<value>[^\s'\"]+)"),
+    signal("env.VLLM_HOST_IP", "VLLM_HOST_IP=", r"VLLM_HOST_IP=['\"]?(?P<value>[^\s'\"]+)"),
+    signal("env.NCCL_IB_DISABLE", "NCCL_IB_DISABLE", r"NCCL_IB_DISABLE(?:=| set to | set by environment to )\s*['\"]?(?P<value>\d)"),
+    signal("env.NCCL_P2P_DISABLE", "NCCL_P2P_DISABLE", r"NCCL_P2P_DISABLE(?:=| set to | set by environment to )\s*['\"]?(?P<value>\d)"),
+    signal("env.NCCL_IGNORE_NET_MISMATCH", "NCCL_IGNORE_NET_MISMATCH"),
+    signal("nccl.net-mismatch", "NET/IB : Attempted to connect | different link layer | link layer mismatch | net mismatch",
+           r"(?:mismatch|different link|Attempted to connect)"),
+    # shared memory
+    signal("shm.nccl-create-failed", "failed to extend /dev/shm | creating shared memory segment",
+           r"(?P<path>/dev/shm/[\w.-]+)(?:.*?(?:to|size) (?P<bytes>\d+))?"),
+    signal("shm.attach-failed", "attaching to shared memory segment", r"attaching to shared memory segment (?P<path>\S+)"),
+    # library
+    signal("nccl.version", "NCCL version", r"NCCL version (?P<version>\d+\.\d+(?:\.\d+)?)(?:\+cuda(?P<cuda>[\d.]+))?"),
+    signal("nccl.vllm-version", "vLLM is using nccl==", r"vLLM is using nccl==(?P<version>[\d.]+)"),
+    signal("nccl.not-capturable", "NCCL cannot be captured in a graph"),
+    signal("nccl.symbol-missing", "undefined symbol: nccl | undefined symbol: ncclComm", r"undefined symbol: (?P<symbol>nccl\w+)"),
+    signal("nccl.version-mismatch", "Mismatched NCCL version | mismatched NCCL | NCCL version mismatch | Trying to connect to a NCCL"),
+    signal("nccl.wrong-library", "libnccl.so", r"(?:libnccl\.so[.\d]*.*(?:version .* not found|cannot open|No such file)|Failed to load NCCL library)"),
+    signal("nccl.invalid-usage", "invalid usage", r"invalid usage.*NCCL|ncclInvalidUsage|NCCL.*invalid usage"),
+    signal("nccl.topology-unreadable", "Topology detection : could not read", r"could not read (?P<path>\S+)"),
+    # what follows when a peer is gone
+    signal("collective.watchdog-timeout", "Watchdog caught collective operation timeout",
+           r"OpType=(?P<operation>\w+).*?|Watchdog"),
+    signal("collective.watchdog-exception", "watchdog thread terminated with exception", r"terminated with exception: (?P<error>.*)"),
+    signal("collective.peer-closed", "Connection closed by remote peer | socketProgress: Connection closed | remote process exited or there was a network error | Socket closed | peer closed"),
+    signal("collective.socket-poll-failed", "Socket recv failed while polling"),
+    signal("collective.remote-error", "ncclRemoteError | A call failed possibly due to a network error | remote process exited"),
+    signal("collective.gloo-peer", "gloo/transport/tcp/pair.cc", r"(?:Connection closed by peer|Connection reset by peer|Timed out waiting)"),
+    signal("collective.last-enqueued", "last enqueued work", r"last enqueued (?:NCCL )?work: (?P<enqueued>\d+), last completed (?:NCCL )?work: (?P<completed>\d+)"),
+    signal("collective.heartbeat-monitor", "Heartbeat monitor timed out | Received a dump signal | Could not acquire GIL"),
+    signal("collective.desync", "Detected mismatch between collectives | collectives on ranks | sequence number", r"(?:Detected mismatch between collectives|mismatch.*collective)"),
+    signal("nccl.init-complete", "Init COMPLETE"),
+    signal("nccl.nvls-failed", "nvls.cc", r"(?:nvls\.cc.*(?:Cuda failure|NCCL WARN)|Cuda failure.*nvls).*?(?P<error>'[^']+')?"),
+    signal("nccl.nvls-multicast", "NVLS multicast | Failed to bind NVLink SHARP | cuMulticastCreate", r"(?:Failed to bind NVLink SHARP|cuMulticast\w+.*(?:fail|error))"),
+    signal("nccl.cuda-alloc-failed", "Failed to CUDA | Failed to CUDA calloc | Failed to cuda", r"Failed to (?:CUDA|cuda) \w+ (?P<bytes>\d+) bytes"),
+    signal("nccl.cuda-oom", "Cuda failure", r"Cuda failure (?:\d+ )?'out of memory'"),
+    signal("nccl.bus-bandwidth", "Avg bus bandwidth", r"Avg bus bandwidth\s*:\s*(?P<gb_per_s>[\d.]+)"),
+    signal("nccl.wrong-results", "Out of bounds values", r"Out of bounds values : (?P<count>[1-9]\d*) FAILED"),
+    # NVSHMEM and DeepEP
+    signal("nvshmem.ibgda-failed", "init failed for transport: IBGDA"),
+    signal("nvshmem.devx-failed", "mlx5dv_devx | ibgda_alloc_and_map_qp_uar | ibgda.cpp", r"(?P<call>mlx5dv_devx_\w+|ibgda_\w+)\b.*?(?:fail|NULL|non-zero|unable)|NULL value (?P<null>mlx5dv\w+)"),
+    signal("nvshmem.uar-register", "cudaHostRegister | cuMemHostRegister", r"(?:cuda|cuMem)HostRegister.*(?:IoMemory|failed|fail)"),
+    signal("nvshmem.transport-map", "building transport map failed | nvshmem initialization failed | nvshmem setup connections failed | NVSHMEM_IB_ENABLE_IBGDA", r"failed"),
+    signal("nvshmem.gdrcopy-missing", "GDRCopy | gdrcopy | libgdrapi", r"(?:[Gg][Dd][Rr][Cc]opy|libgdrapi\S*).*(?:fail|unable|not (?:found|load)|open|missing)"),
+    signal("deepep.timeout", "DeepEP timeout | DeepEP error: timeout | DeepEP dispatch", r"(?:timeout|timed out)"),
+)  # fmt: skip

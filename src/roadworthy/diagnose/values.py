@@ -1,0 +1,112 @@
+"""What diagnosis passes around: lines, documents, clues, and the book that all clues of one incident are in."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+NO_VALUES: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One line as it was read; ``number`` counts from 1."""
+
+    file: str
+    number: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clue:
+    """Something that was seen and that means something.
+
+    Args:
+        name: what it is, such as ``nccl.watchdog-timeout``; causes refer to it.
+        lines: where it was seen; quoted as evidence.
+        values: what the text said, by name; always text, as it stood there.
+        host: node, pod or host that said it, None when nothing tells.
+        rank: of the process that said it.
+        time_s: seconds since the epoch, or since an unknown origin for clocks without a date; None without a clock.
+        count: how often it was seen; ``lines`` then holds the first.
+    """
+
+    name: str
+    lines: tuple[Line, ...]
+    values: Mapping[str, str] = field(default_factory=lambda: NO_VALUES)
+    host: str | None = None
+    rank: int | None = None
+    time_s: float | None = None
+    count: int = 1
+
+    def value(self, key: str, default: str = "") -> str:
+        return self.values.get(key, default)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """One file that is small enough to be read as a whole. ``host`` comes from its name or folder."""
+
+    file: str
+    text: str
+    host: str | None = None
+
+    @property
+    def lines(self) -> list[str]:
+        return self.text.splitlines()
+
+    def line(self, number: int) -> Line:
+        """Line ``number``, counted from 1."""
+        return Line(file=self.file, number=number, text=self.lines[number - 1].rstrip())
+
+    def numbered(self) -> Iterator[Line]:
+        for number, text in enumerate(self.lines, 1):
+            yield Line(file=self.file, number=number, text=text.rstrip())
+
+    def clue(self, name: str, /, *lines: Line, **values: object) -> Clue:
+        """A clue of this document, its host included."""
+        return Clue(
+            name=name, lines=lines, values={key: str(value) for key, value in values.items()}, host=self.host
+        )  # fmt: skip
+
+
+@dataclass(slots=True)
+class ClueBook:
+    """Every clue of one incident, by name, in the order of reading."""
+
+    documents: tuple[Document, ...] = ()
+    _clues: dict[str, list[Clue]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, clues: Iterable[Clue]) -> None:
+        for clue in clues:
+            self._clues[clue.name].append(clue)
+
+    def all(self, *names: str) -> tuple[Clue, ...]:
+        """Every clue of these names; ``nccl.*`` takes all that begin so."""
+        found: list[Clue] = []
+        for name in names:
+            if name.endswith("*"):
+                prefix = name[:-1]
+                found += [one for key, some in self._clues.items() if key.startswith(prefix) for one in some]
+            else:
+                found += self._clues.get(name, ())
+        return tuple(found)
+
+    def first(self, *names: str) -> Clue | None:
+        found = self.all(*names)
+        return found[0] if found else None
+
+    def has(self, *names: str) -> bool:
+        """Whether any of ``names`` was seen."""
+        return bool(self.all(*names))
+
+    def names(self) -> frozenset[str]:
+        return frozenset(name for name, clues in self._clues.items() if clues)
+
+    def hosts(self) -> frozenset[str]:
+        return frozenset(clue.host for clues in self._clues.values() for clue in clues if clue.host)
