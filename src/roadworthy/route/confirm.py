@@ -95,29 +95,34 @@ class Confirmations:
         stored = self._pending.pop(request_id, None)
         if stored is None or not stored.blocks or not prompt_tokens or not prompt_bytes:
             return
-        ends = stored.end_tokens
-        for index, key in enumerate(keys):
-            at_tokens = BOUNDS_BYTES[index] * prompt_tokens / prompt_bytes
-            if at_tokens <= stored.start_tokens:
-                continue
+        ends, start_tokens = stored.end_tokens, stored.start_tokens
+        kept_tokens = ends[-1] + ends[0] - start_tokens  # and the prompt's last block, which is not full
+        bounds_tokens = [BOUNDS_BYTES[index] * prompt_tokens / prompt_bytes for index in range(len(keys))]
+        kept = bisect_right(bounds_tokens, kept_tokens)
+        if start_tokens == 0:
+            self._index.add(keys[:kept])  # they may have been forgotten when the engine dropped all, just before
+        for key, at_tokens in zip(keys[:kept], bounds_tokens, strict=False):
             # the last whole block within the bound: tails go first, so while this one stays all before it do
             within = bisect_right(ends, at_tokens) - 1
-            if at_tokens > ends[-1] + _slack_tokens(ends, stored.start_tokens):
-                self._refute(keys[index:])
-                return
             if within >= 0:
                 self._confirm(key, stored.blocks[within])
+        self._refute(keys[kept:])
 
     def drop(self, request_id: str) -> None:
         """``request_id`` came to nothing."""
         self._pending.pop(request_id, None)
 
-    def clear(self) -> None:
-        """The engine holds nothing, or nothing that we know of."""
-        self._pending.clear()
+    def dropped(self) -> None:
+        """The engine has dropped all its blocks; requests under way store theirs from now on."""
+        self._pending = OrderedDict((request_id, _Stored()) for request_id in self._pending)
         self._depth_tokens.clear()
         self._keys_of.clear()
         self._block_of.clear()
+
+    def clear(self) -> None:
+        """Nothing is known any more: events were missed, or the engine is another process."""
+        self.dropped()
+        self._pending.clear()
 
     def _confirm(self, key: int, block: int) -> None:
         if key not in self._index:
@@ -144,8 +149,3 @@ class Confirmations:
                 self._keys_of[block] = rest
             else:
                 del self._keys_of[block]
-
-
-def _slack_tokens(end_tokens: Sequence[int], start_tokens: int) -> int:
-    """One block: the prompt's last, which is not full and so not stored."""
-    return end_tokens[0] - start_tokens

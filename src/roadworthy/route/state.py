@@ -231,6 +231,13 @@ class RoutingState:
         if engine is not None:
             engine.confirmations.removed(blocks)
 
+    def kv_dropped(self, url: str) -> None:
+        """The engine has dropped its whole cache and goes on."""
+        engine = self._engines.get(url)
+        if engine is not None:
+            engine.index.clear()
+            engine.confirmations.dropped()
+
     def kv_missed(self, url: str) -> None:
         """Some events were lost: what was confirmed is supposition again."""
         engine = self._engines.get(url)

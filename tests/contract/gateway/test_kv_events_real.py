@@ -1,0 +1,146 @@
+"""KV events of real vLLM: what it stored is matched to requests by our id, and what it drops is forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from roadworthy.adapters.ports import free_ports
+from roadworthy.gateway.kv_events import KvEvents
+from roadworthy.route.settings import RoutingSettings
+from roadworthy.route.state import Placement, RoutingState
+from support.gateway import run, until
+from support.vllm_process import running_vllm
+
+pytestmark = pytest.mark.engine
+
+OTHER = "http://elsewhere:1"  # with one engine alone there is nothing to choose, and no keys
+KV_BYTES = 16 * 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publishing:
+    """A real engine and where it publishes."""
+
+    url: str
+    events: str
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Publishing]:
+    (port,) = free_ports("127.0.0.1", 1)
+    events = {"enable_kv_cache_events": True, "endpoint": f"tcp://*:{port}", "topic": "kv"}
+    arguments = [
+        "--kv-cache-memory-bytes", str(KV_BYTES), "--kv-events-config", json.dumps(events), "--block-size", "32",
+    ]  # fmt: skip
+    folder = tmp_path_factory.mktemp("vllm-events")
+    with running_vllm(folder, arguments, environment={"VLLM_SERVER_DEV_MODE": "1"}) as one:
+        yield Publishing(url=one.url, events=f"tcp://127.0.0.1:{port}")
+
+
+def text(words: int, seed: int) -> str:
+    return " ".join(f"{(at * 7919 + seed * 104729) % 9973:x}" for at in range(words))
+
+
+class Driver:
+    """Sends requests as the gateway does: described, dispatched, with our id as the session, and settled."""
+
+    def __init__(self, engine: Publishing) -> None:
+        self.url = engine.url
+        self.state = RoutingState(RoutingSettings(), [engine.url, OTHER])
+        self.events = KvEvents({engine.url: [engine.events]}, self.state)
+        self._number = 0
+
+    async def __aenter__(self) -> Driver:
+        self.events.start()
+        for warming in range(50):  # the first message says that events come
+            await self.ask(text(120, 1000 + warming))
+            if self.events.streams[0].messages:
+                return self
+        raise AssertionError("no event came")
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.events.stop()
+
+    async def ask(self, prompt: str) -> tuple[Placement, int]:
+        """One request to its end: how it was placed, and the engine's count of prompt tokens."""
+        self._number += 1
+        request_id = f"request-{self._number}"
+        body = json.dumps({"model": "tiny", "prompt": prompt, "max_tokens": 1}).encode()
+        route = self.state.describe(tenant_id="acme", model="tiny", stream=False, body=body, request_id=request_id)
+        placement = self.state.dispatched(route, self.url)
+        answer = await asyncio.to_thread(self._post, "/v1/completions", body, {"X-Session-ID": request_id})
+        before = self.events.streams[0].messages
+        await asyncio.sleep(0.05)  # events and answer take different ways
+        assert self.events.streams[0].messages >= before
+        tokens = int(answer["usage"]["prompt_tokens"])
+        self.state.ended(placement, answered=True, prompt_tokens=tokens)
+        return placement, tokens
+
+    def matched(self, placement: Placement) -> tuple[int, int]:
+        keys = placement.request.prefix_keys
+        return self.state.matched(self.url, keys), len(keys)
+
+    def _post(self, path: str, body: bytes, headers: dict[str, str]) -> Any:
+        request = urllib.request.Request(
+            self.url + path, data=body, headers={"Content-Type": "application/json", **headers}, method="POST"
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.loads(answer.read() or b"{}")
+
+    async def reset(self) -> None:
+        await asyncio.to_thread(self._post, "/reset_prefix_cache", b"", {})
+
+
+def test_stored_blocks_are_matched_to_the_request_that_caused_them(engine: Publishing) -> None:
+    async def test() -> None:
+        async with Driver(engine) as driver:
+            _, confirmed_before, _ = driver.state.kv_confirmed(engine.url)
+            placement, _ = await driver.ask(text(600, 1))
+            _, confirmed, refuted = driver.state.kv_confirmed(engine.url)
+            matched, keys = driver.matched(placement)
+            assert keys >= 5
+            assert confirmed - confirmed_before >= keys - 1
+            assert refuted == 0
+            assert matched == keys
+            assert driver.events.streams[0].unreadable == driver.events.streams[0].missed == 0
+
+    run(test, limit_s=90)
+
+
+def test_when_the_engine_drops_its_cache_nothing_is_expected_of_it(engine: Publishing) -> None:
+    async def test() -> None:
+        async with Driver(engine) as driver:
+            placement, _ = await driver.ask(text(600, 2))
+            assert driver.matched(placement)[0] > 0
+            await driver.reset()
+            after, _ = await driver.ask(text(600, 20))  # vLLM publishes with its steps, so it says so with the next one
+            await until(lambda: driver.matched(placement)[0] == 0)
+            matched, keys = driver.matched(after)
+            assert matched == keys
+
+    run(test, limit_s=90)
+
+
+def test_what_the_engine_evicts_is_forgotten_and_what_it_keeps_is_not(engine: Publishing) -> None:
+    async def test() -> None:
+        async with Driver(engine) as driver:
+            old, tokens = await driver.ask(text(600, 3))
+            assert driver.matched(old)[0] > 0
+            newest = old
+            for number in range(200):  # fill the pool until the engine must evict the oldest
+                newest, _ = await driver.ask(text(600, 100 + number))
+                if not driver.matched(old)[0]:
+                    break
+            assert driver.matched(old)[0] == 0
+            matched, keys = driver.matched(newest)
+            assert matched == keys
+            assert tokens > 0
+
+    run(test, limit_s=110)
