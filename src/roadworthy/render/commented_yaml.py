@@ -16,7 +16,7 @@ from roadworthy.render.values import Emitted
 from roadworthy.spec.values import Scalar
 
 LINE_MAX = 120
-PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*")
+PLAIN = re.compile(r"(?:--)?[A-Za-z/][A-Za-z0-9_./-]*")
 PLAIN_KEY = re.compile(r"[A-Za-z/][A-Za-z0-9_./@-]*")
 NOT_A_STRING = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"})
 """Words that some YAML reader resolves to something else; all numbers are out by their first character."""
@@ -134,7 +134,7 @@ def _entry(start: str, node: Node, *, indent: int) -> Iterator[str]:
     """Lines of ``key:`` and its value; ``start`` is all that stands before the value."""
     why = ""
     while isinstance(node, Said):
-        why = f"{why}; {_reason(node)}" if why else _reason(node)
+        why = f"{why}; {node.why}" if why else node.why
         node = node.value
     if isinstance(node, (Mapping, Sequence)) and not isinstance(node, str) and node:
         yield from _with_comment(start, why, indent=indent)
@@ -152,7 +152,7 @@ def _item(node: Node, *, indent: int) -> Iterator[str]:
         return
     why = ""
     if isinstance(node, Said):
-        why, node = _reason(node), node.value
+        why, node = node.why, node.value
     if _is_collection(node):
         lines = _block(node, indent=indent + 2)
         leading: list[str] = []
@@ -199,7 +199,7 @@ def _with_comment(line: str, why: str, *, indent: int) -> Iterator[str]:
 
 
 def _above(node: Said, pad: str) -> Iterator[str]:
-    yield from _wrapped(_reason(node), pad)
+    yield from _wrapped(node.why, pad)
 
 
 def _wrapped(why: str, pad: str) -> Iterator[str]:
@@ -210,10 +210,6 @@ def _wrapped(why: str, pad: str) -> Iterator[str]:
             line = f"{pad}#"
         line += f" {word}"
     yield line
-
-
-def _reason(node: Said) -> str:
-    return node.why
 
 
 def _one_line(text: str) -> str:

@@ -22,6 +22,12 @@ TARGETS: dict[str, str] = {
     "ray": "roadworthy.render.ray_scripts:ray_target",
     "systemd": "roadworthy.render.systemd_units:systemd_target",
     "host-prep": "roadworthy.render.host_prep:host_prep_target",
+    "lws": "roadworthy.render.kubernetes.lws:lws_artifacts",
+    "kuberay": "roadworthy.render.kubernetes.kuberay:kuberay_artifacts",
+    "gateway-api": "roadworthy.render.kubernetes.gateway_api:gateway_api_artifacts",
+    "envoy": "roadworthy.render.services.envoy:envoy_artifacts",
+    "prometheus": "roadworthy.render.services.prometheus:prometheus_artifacts",
+    "grafana": "roadworthy.render.services.grafana:grafana_artifacts",
 }
 """Name -> ``module:function``."""
 
