@@ -176,7 +176,7 @@ def production(inputs: RenderInput) -> str:
     layout = inputs.chosen.layout
     if inputs.model.family == "deepseek_v4" and layout.pp > 1:
         lines.append(
-            f"- The engine accepts {layout.label}, but no published recipe of this model uses pipeline stages (they use "
+            f"- The engine accepts {layout.label}, but no published recipe of this model uses stages (they use "
             "TP, or TP with DP and expert parallelism): try it with your own traffic first, or render another layout."
         )
     if inputs.model.family == "kimi_k3" and layout.ep == 1 and layout.tp >= PADDED_TP:
