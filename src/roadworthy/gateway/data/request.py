@@ -107,9 +107,10 @@ class Request:
         if b"authorization" in self._repeated:
             return BadRequest("a request may carry one Authorization header", code="malformed_request")
         encoding = self._headers.get(b"transfer-encoding")
-        if encoding is not None and (encoding.lower() != b"chunked" or self.version == "1.0"):
+        twice = b"transfer-encoding" in self._repeated  # the parser lets it pass, and reads the last
+        if encoding is not None and (encoding.lower() != b"chunked" or self.version == "1.0" or twice):
             return BadRequest(
-                "the only transfer encoding taken is chunked, in HTTP/1.1", code="malformed_request", status=501
+                "the only transfer encoding taken is chunked, once, in HTTP/1.1", code="malformed_request", status=501
             )
         if self._headers.get(b"content-encoding", b"identity").lower() != b"identity":
             return BadRequest("compressed bodies are not taken", code="content_encoding", status=415)
