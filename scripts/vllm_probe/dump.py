@@ -270,7 +270,15 @@ def environment() -> dict[str, dict[str, Any]]:
             if default is not UNSET and default == plain(read()):
                 entry["default"] = default
         found[name] = entry
+    for name in read_elsewhere(Path(inspect.getfile(envs)).parent) - set(found):
+        found[name] = {"type": "", "unlisted": True}
     return found
+
+
+def read_elsewhere(package: Path) -> set[str]:
+    """Variables that some module looks up by itself; vLLM's own check of the environment calls them unknown."""
+    lookup = re.compile(r"""(?:environ(?:\.get)?|getenv)[\[(]\s*["'](VLLM_[A-Z0-9_]+)["']""")
+    return {name for path in package.rglob("*.py") for name in lookup.findall(path.read_text(encoding="utf-8"))}
 
 
 def annotations(source: Path) -> dict[str, str]:
