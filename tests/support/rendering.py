@@ -42,7 +42,7 @@ cluster: {nodes: 1, gpus_per_node: 8, gpu: H100-80GB}
 TINY = "name: tiny\nmodel: {config: tiny, max_model_len: 4096}\nengine: {version: 0.32.0}\n"
 
 FAKE_VLLM = """\
-#!/usr/bin/env python3
+#!/usr/bin/env -S python3 -SE
 import json, os, sys
 wanted = ("VLLM_", "NCCL_", "GLOO_", "CUDA_", "HF_", "RAY_")
 print(json.dumps({"argv": sys.argv[1:], "env": {k: v for k, v in os.environ.items() if k.startswith(wanted)}}))

@@ -143,8 +143,8 @@ def model_argument(inputs: RenderInput) -> str:
     """What `vllm serve` is told to load: a hub id, an absolute folder, or ``AtStart.MODEL`` for any other path."""
     config = inputs.deployment.model.config
     if looks_like_a_path(config):
-        folder = config.rsplit("/", 1)[0] if config.endswith(".json") else config
-        return folder if config.startswith("/") and folder else AtStart.MODEL
+        folder = (config.rsplit("/", 1)[0] or "/") if config.endswith(".json") else config
+        return folder if config.startswith("/") else AtStart.MODEL
     for known in known_models():
         names = {name.lower() for name in (known.id, known.repository, *known.aliases)}
         if config.lower() in names:

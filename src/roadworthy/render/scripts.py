@@ -93,19 +93,22 @@ _TOGETHER = """\
 # Each engine is a process of its own. When this script is told to stop, it tells them and waits for all; an engine that
 # ends by itself leaves the others running, and its exit code becomes this script's once all have ended.
 children=()
-trap 'trap - TERM INT; kill -TERM "${children[@]}" 2>/dev/null || true' TERM INT
+told=no
+trap 'told=yes; trap - TERM INT; kill -TERM "${children[@]}" 2>/dev/null || true' TERM INT
 """
 
 _WAIT = """\
 worst=0
 for child in "${children[@]}"; do
+  before=$told
   code=0
   wait "$child" || code=$?
-  # a signal ends `wait` early: wait again for the child itself
-  while kill -0 "$child" 2>/dev/null; do
-    code=0
-    wait "$child" || code=$?
-  done
+  if [[ $told != "$before" ]]; then
+    # the signal ended `wait`, not the child: wait for the child itself (127: it had ended just then)
+    again=0
+    wait "$child" 2>/dev/null || again=$?
+    if ((again != 127)); then code=$again; fi
+  fi
   if ((code > worst)); then worst=$code; fi
 done
 exit "$worst"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
+import re
 import textwrap
 from typing import TYPE_CHECKING
 
@@ -22,14 +22,32 @@ VARIABLES = {
 """How our own scripts spell what is filled in at start."""
 
 
+_BARE = re.compile(r"[A-Za-z0-9_@%+:./-]+")
+_ASCII = re.compile(r"[ -~]*")
+
+
 def word(value: Scalar) -> str:
-    """One word of a bash command. Raises ValueError for a NUL, which no argument can hold."""
+    """One word of a bash command, read back as exactly ``value`` in every locale.
+
+    Plain words stay bare, other ASCII goes into double quotes, the rest into ``$'…'`` byte by byte; shellcheck takes
+    each for what it is. Raises ValueError for a NUL, which no argument can hold.
+    """
     if isinstance(value, AtStart):
         return VARIABLES[value]
     text = "" if value is None else str(value)
     if "\0" in text:
         raise ValueError("a NUL character cannot be part of a command")
-    return shlex.quote(text)
+    if _BARE.fullmatch(text):
+        return text
+    if _ASCII.fullmatch(text) and not text.startswith("~"):
+        return '"' + re.sub(r'([\\"$`])', r"\\\1", text) + '"'
+    return "$'" + "".join(_escaped(byte) for byte in text.encode("utf-8", "surrogateescape")) + "'"
+
+
+def _escaped(byte: int) -> str:
+    """One byte within ``$'…'``: three octal digits for what is not plain, so that no digit after it is taken along."""
+    char = chr(byte)
+    return char if 32 <= byte < 127 and char not in "\\'" else f"\\{byte:03o}"
 
 
 def plain_line(text: str) -> str:
