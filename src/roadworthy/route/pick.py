@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 KV_FULL_RATIO = 0.98
 """Above this an engine preempts or queues whatever it is given (facts: ops, section 1.1, critical above 0.98)."""
 
+_BEHIND_ALL = 1 << 40
+
 NONE_HEALTHY = "no engine is healthy: trying one anyway"
 
 
@@ -52,6 +54,34 @@ def choose(
         tried: URLs of engines that have failed this request already.
         state: sessions, prefixes and lanes; None routes by load alone. It is read, not changed.
     """
+    if state is not None:
+        if state.settings.long_lane is not None or request.prefix_keys or (request.session_id and state.sessions):
+            return _weighed(endpoints, request, tried, state)
+        if not tried:
+            best = _least_loaded(endpoints, request.model)
+            if best is not None and best.healthy:
+                return state.plain.get(best.url) or Decision(outcome="routed", endpoint=best.url)
+    return _weighed(endpoints, request, tried, state)
+
+
+def _least_loaded(endpoints: Sequence[EndpointView], model: str) -> EndpointView | None:
+    """The first engine by load, healthy or not: most requests need no more than this, so it makes nothing."""
+    best: EndpointView | None = None
+    best_load = best_dispatch = 0
+    for one in endpoints:
+        if one.draining or (one.models and model not in one.models):
+            continue
+        load = one.in_flight + one.waiting
+        if one.kv_usage_ratio > KV_FULL_RATIO:
+            load += _BEHIND_ALL
+        if best is None or load < best_load or (load == best_load and one.last_dispatch < best_dispatch):
+            best, best_load, best_dispatch = one, load, one.last_dispatch
+    return best
+
+
+def _weighed(
+    endpoints: Sequence[EndpointView], request: RouteRequest, tried: Collection[str], state: RoutingState | None
+) -> Decision:
     model, serving, open_to_us = request.model, 0, []
     for one in endpoints:
         models = one.models
@@ -68,6 +98,7 @@ def choose(
         open_to_us = healthy
     else:
         reasons = (NONE_HEALTHY,)
+    outcome: Literal["routed", "rerouted"] = "rerouted" if tried else "routed"
     if state is not None:
         long_lane = state.settings.long_lane
         if long_lane is not None:
@@ -76,11 +107,10 @@ def choose(
                 reasons = (*reasons, word)
             if not open_to_us:
                 return Decision(outcome="lane_full", endpoint=None, reasons=reasons)
-        if len(open_to_us) > 1 and (request.prefix_keys or (request.session_id is not None and state.sessions)):
+        if len(open_to_us) > 1 and (request.prefix_keys or (request.session_id and state.sessions)):
             state.see(endpoints)
-            return _by_affinity(open_to_us, request, state, "rerouted" if tried else "routed", reasons)
-    best = open_to_us[0] if len(open_to_us) == 1 else min(open_to_us, key=_load_score)
-    return Decision(outcome="rerouted" if tried else "routed", endpoint=best.url, reasons=reasons)
+            return _by_affinity(open_to_us, request, state, outcome, reasons)
+    return Decision(outcome=outcome, endpoint=min(open_to_us, key=_load_score).url, reasons=reasons)
 
 
 def _nowhere(known: int, serving: int, request: RouteRequest, tried: Collection[str]) -> Decision:
@@ -121,7 +151,7 @@ def _by_affinity(
     tokens_per_byte = request.prompt_tokens / request.prompt_bytes if request.prompt_bytes else 0.0
 
     home_url = first_url = ""
-    if request.session_id is not None and state.sessions:
+    if request.session_id and state.sessions:
         by_ring = {state.ring_index(one.url): load for one, load in zip(engines, loads, strict=True)}
         place = session_place(request.tenant_id, request.session_id)
         at_home, first = home(state.ring, place, by_ring, bound)

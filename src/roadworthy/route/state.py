@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from roadworthy.route.confirm import Confirmations
 from roadworthy.route.lanes import LongPrompts
-from roadworthy.route.prefix import EngineIndex, prefix_keys, prompt_start, salt_of
+from roadworthy.route.prefix import STEP_BYTES, EngineIndex, prefix_keys, prompt_start, salt_of
 from roadworthy.route.ring import Ring
-from roadworthy.route.values import RouteRequest
+from roadworthy.route.values import Decision, RouteRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -67,6 +67,9 @@ class RoutingState:
         self.sessions = settings.policy in ("affinity", "session")
         self.prefixes = settings.policy in ("affinity", "prefix")
         self.long_prompts = LongPrompts()
+        self._long_lane = settings.long_lane
+        self._assumed_bytes_per_token = settings.bytes_per_token
+        self.plain: dict[str, Decision] = {}  # by engine: routed by load, with nothing to say
         self._engines: dict[str, _Engine] = {}
         self._capacity_tokens: dict[str, int] = {}
         self._bytes_per_token: OrderedDict[str, float] = OrderedDict()
@@ -90,6 +93,7 @@ class RoutingState:
             engine.index.entries = entries
             engines[url] = engine
         self._engines = engines
+        self.plain = {url: Decision(outcome="routed", endpoint=url) for url in names}
         self.ring = Ring(names, points=self.settings.ring_points)
         self._seen = None
 
@@ -130,18 +134,18 @@ class RoutingState:
         request_id: str = "",
     ) -> RouteRequest:
         """The request as routing sees it, its lane decided. ``body`` is the request's, as it came."""
-        start = prompt_start(body)
-        tokens = int((len(body) - start) / self.bytes_per_token(model))
+        size, start = len(body), prompt_start(body)
+        tokens = int((size - start) / self._bytes_per_token.get(model, self._assumed_bytes_per_token))
         keys: tuple[int, ...] = ()
-        if self.prefixes and len(self._engines) > 1:  # with one engine there is nothing to choose
+        if size - start >= STEP_BYTES and self.prefixes and len(self._engines) > 1:  # one engine: nothing to choose
             keys = prefix_keys(body, self._salt(tenant_id, model), start)
-        long_lane = self.settings.long_lane
+        long_lane = self._long_lane
         return RouteRequest(
             tenant_id=tenant_id,
             model=model,
             stream=stream,
             max_tokens=max_tokens,
-            prompt_bytes=len(body),
+            prompt_bytes=size,
             session_id=session_id,
             prompt_tokens=tokens,
             prefix_keys=keys,

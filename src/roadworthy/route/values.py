@@ -20,9 +20,9 @@ Lane = Literal["main", "long"]
 """``long`` for prompts above the document's threshold, where it has one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)  # not frozen: made once for each request, and freezing takes three times as long
 class RouteRequest:
-    """What routing knows of a request before it runs.
+    """What routing knows of a request before it runs. Nobody changes it once it is made.
 
     ``max_tokens`` is the client's own limit on the output, None when it gave none; ``prompt_bytes`` is the size of the
     body, the only measure of a prompt that needs no tokenizer. ``session_id`` is what the client names its conversation

@@ -5,8 +5,8 @@ from __future__ import annotations
 from roadworthy.route.confirm import PENDING_REQUESTS, Confirmations
 from roadworthy.route.prefix import EngineIndex
 
-KEYS = tuple(range(101, 109))  # of a prompt of 4096 bytes, which is 1024 tokens: a bound each 128 tokens
-PROMPT = {"prompt_bytes": 4096, "prompt_tokens": 1024}
+KEYS = tuple(range(101, 109))  # of a prompt of 8192 bytes, which is 1024 tokens: a bound each 128 tokens
+PROMPT = {"prompt_bytes": 8192, "prompt_tokens": 1024}
 
 
 def engine() -> tuple[EngineIndex, Confirmations]:
@@ -61,7 +61,7 @@ def test_what_the_engine_did_not_keep_is_forgotten() -> None:
 def test_the_last_block_of_a_prompt_may_be_missing_because_it_is_not_full() -> None:
     index, known = engine()
     known.stored("r1", None, blocks(1, 7), 128)  # 896 of 1024 tokens in blocks of 128
-    known.settle("r1", KEYS, prompt_bytes=4096, prompt_tokens=1020)
+    known.settle("r1", KEYS, prompt_bytes=8192, prompt_tokens=1020)
     assert index.matched(KEYS) == 8
 
 
@@ -69,11 +69,11 @@ def test_a_prefix_the_engine_had_before_stays_and_the_rest_is_confirmed() -> Non
     index, known = engine()
     known.stored("r1", None, blocks(1, 64), 16)
     known.settle("r1", KEYS, **PROMPT)
-    longer = (*KEYS, 201, 202)  # 5120 bytes, 1280 tokens: only the last 256 are new
+    longer = (*KEYS, 201, 202)  # 10240 bytes, 1280 tokens: only the last 256 are new
     index.add(longer)
     known.expect("r2")
     known.stored("r2", 64, blocks(65, 16), 16)
-    known.settle("r2", longer, prompt_bytes=5120, prompt_tokens=1280)
+    known.settle("r2", longer, prompt_bytes=10240, prompt_tokens=1280)
     assert index.matched(longer) == 10
     known.removed([80])
     assert index.matched(longer) == 9
@@ -89,7 +89,7 @@ def test_blocks_after_one_that_was_never_heard_of_confirm_nothing() -> None:
 def test_without_usage_or_without_a_word_of_the_engine_all_stays_as_supposed() -> None:
     index, known = engine()
     known.stored("r1", None, blocks(1, 2), 16)
-    known.settle("r1", KEYS, prompt_bytes=4096, prompt_tokens=None)
+    known.settle("r1", KEYS, prompt_bytes=8192, prompt_tokens=None)
     known.expect("r2")
     known.settle("r2", KEYS, **PROMPT)
     known.settle("never seen", KEYS, **PROMPT)
@@ -113,7 +113,7 @@ def test_two_prompts_that_end_in_one_block_both_lose_it() -> None:
         index.add([key])
         known.expect(name)
         known.stored(name, None, [70], 128)
-        known.settle(name, [key], prompt_bytes=520, prompt_tokens=132)
+        known.settle(name, [key], prompt_bytes=1040, prompt_tokens=132)
     known.removed([70])
     assert (index.matched([1]), index.matched([2]), len(known)) == (0, 0, 0)
 
@@ -144,5 +144,5 @@ def test_what_is_confirmed_is_bounded_by_what_the_index_holds() -> None:
         index.add([key])
         known.expect("r")
         known.stored("r", None, [5000 + number], 128)
-        known.settle("r", [key], prompt_bytes=512, prompt_tokens=128)
+        known.settle("r", [key], prompt_bytes=1024, prompt_tokens=128)
     assert len(known) <= 2 * 8 + 1
