@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from roadworthy.render.at_start import AtStart
@@ -52,9 +53,12 @@ def _escaped(byte: int) -> str:
 
 def plain_line(text: str) -> str:
     """``text`` on one line, control characters as escapes, so that a comment ends where its line ends."""
+    if text.isprintable():
+        return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
 
 
+@lru_cache(maxsize=512)  # most reasons stand in the file of every host
 def comment(text: str, *, indent: str = "", width: int = 110) -> str:
     """``text`` as comment lines; whatever it holds, no line of it is code."""
     lines = textwrap.wrap(plain_line(text), width - len(indent), break_long_words=False, break_on_hyphens=False)
