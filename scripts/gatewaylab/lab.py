@@ -121,7 +121,8 @@ def load(port: int, *, core: int | None, **options: float | str) -> dict[str, An
 
 def failures(result: dict[str, Any]) -> int:
     """Requests of a load that neither ended well nor were left on purpose."""
-    return int(result["started"]) - int(result["ok"]) - sum(result["left"].values())
+    left: dict[str, int] = result["left"]
+    return int(result["started"]) - int(result["ok"]) - sum(left.values())
 
 
 def request(text: str, *, stream: bool, chunks: int = 10) -> bytes:
@@ -142,9 +143,10 @@ def status_of(port: int, path: str = "/v1/models") -> int:
     asked = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Authorization": f"Bearer {KEY}"})
     try:
         with urllib.request.urlopen(asked, timeout=5) as answer:
-            return int(answer.status)
+            status: int = answer.status
+            return status
     except urllib.error.HTTPError as error:
         error.close()
-        return int(str(error.code))
+        return int(error.code)
     except OSError:
         return 0
