@@ -103,8 +103,13 @@ def _earlier(folder: Path) -> dict[str, str]:
         return {}
 
 
-def _inside(path: str) -> bool:
-    return not path.startswith("/") and not {"", ".", ".."} & set(path.split("/")) and "\0" not in path
+def _inside(path: object) -> bool:
+    return (
+        isinstance(path, str)
+        and not path.startswith("/")
+        and not {"", ".", ".."} & set(path.split("/"))
+        and "\0" not in path
+    )
 
 
 def _place(folder: Path, path: str) -> Path:
@@ -125,7 +130,7 @@ def _text(place: Path) -> str | None:
     """The text of a file, with what is no UTF-8 marked; None where there is no such file."""
     try:
         return place.read_bytes().decode("utf-8", "backslashreplace")
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
     except OSError as error:
         raise ProbeError(f"{place}: cannot read: {error.strerror or error}", hint="check its owner and mode") from error
