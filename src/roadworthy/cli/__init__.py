@@ -31,6 +31,13 @@ COMMANDS = {
     "bench": Subcommand("bench", "Drive open-loop load and give a verdict for each objective of the SLA."),
     "simulate": Subcommand("simulate", "Run the same deployment in virtual time: hours of traffic in seconds."),
     "cost": Subcommand("cost", "Say what it costs, what a million tokens costs, and whether to buy or build."),
+    "diagnose": Subcommand(
+        "diagnose", "Name the root cause from logs, probe output and metrics, with evidence and remedy."
+    ),
+    "explain": Subcommand(
+        "explain", "Explain a root cause: how it shows, how to confirm and mend it; without CODE list all."
+    ),
+    "lint": Subcommand("lint", "Name every false setting in launch scripts, manifests and environment files, and mend them."),
     "spec": Subcommand("spec", "Check a deployment document, or print its JSON Schema."),
     "models": Subcommand("models", "List the models known, with sources."),
     "gpus": Subcommand("gpus", "List the GPUs known, with sources."),

@@ -1,0 +1,119 @@
+"""Names of vLLM's metrics in alerts, dashboards, scalers and scripts."""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from roadworthy.lint.values import Edit
+
+if TYPE_CHECKING:
+    from roadworthy.lint.rules.judge import Judge
+
+_OLD: tuple[tuple[str, re.Pattern[str]], ...] = (
+    (
+        "metric.hit-rate",
+        re.compile(r"\bvllm[:_](?:kv_cache|prefix_cache|gpu_prefix_cache|cpu_prefix_cache)_hit_(?:rate|ratio)\b"),
+    ),
+    (
+        "metric.decode-p99",
+        re.compile(
+            r"\bvllm[:_](?:decode|prefill|request|e2e|ttft|tpot)_latency(?:_p\d+)?(?:_ms|_milliseconds)\b"
+            r"|\bvllm[:_]\w+_p(?:50|90|95|99)(?:_ms|_seconds)?\b"
+            r"|\bvllm[:_]time_per_output_token_seconds(?:_bucket|_sum|_count)?\b"
+        ),
+    ),
+    ("metric.fragmentation", re.compile(r"\bvllm[:_]\w*fragmentation\w*")),
+    (
+        "metric.old-names",
+        re.compile(
+            r"\bvllm:(?:gpu_cache_usage_perc|cpu_cache_usage_perc|gpu_prefix_cache_\w+|cpu_prefix_cache_\w+"
+            r"|num_requests_swapped|avg_\w+_throughput\w*)\b"
+        ),
+    ),
+    ("metric.expert-histogram", re.compile(r"\bvllm[:_](?:moe_)?(?:expert|eplb)s?_\w+|\bvllm[:_]tokens_per_expert\w*")),
+)
+_RAY = re.compile(r"\bray_vllm[:_]\w+")
+_ANY = re.compile(r"\bvllm:([a-z][a-z0-9_]*[a-z0-9])\b")
+
+# What a live 0.32 server exported, what 0.33 and optional features add; without prefix and suffix.
+_KNOWN = frozenset({
+    "prefix_cache_queries", "prefix_cache_hits", "external_prefix_cache_queries", "external_prefix_cache_hits",
+    "mm_cache_queries", "mm_cache_hits", "kv_cache_usage_perc", "request_prefill_time_seconds",
+    "request_decode_time_seconds", "request_queue_time_seconds", "request_inference_time_seconds",
+    "time_to_first_token_seconds", "inter_token_latency_seconds", "request_time_per_output_token_seconds",
+    "e2e_request_latency_seconds", "num_requests_running", "num_requests_waiting", "num_requests_waiting_by_reason",
+    "num_preemptions", "prompt_tokens", "prompt_tokens_by_source", "prompt_tokens_cached",
+    "prompt_tokens_recomputed", "generation_tokens", "iteration_tokens", "admission_rejections", "request_success",
+    "cache_config_info", "request_prompt_tokens", "request_generation_tokens", "request_max_num_generation_tokens",
+    "request_params_n", "request_params_max_tokens", "request_prefill_kv_computed_tokens", "engine_sleep_state",
+    "lora_requests_info", "corrupted_requests", "spec_decode_num_drafts", "spec_decode_num_draft_tokens",
+    "spec_decode_num_accepted_tokens", "spec_decode_num_accepted_tokens_per_pos", "healthy_pods_total",
+    "current_qps",
+})  # fmt: skip
+_FAMILIES = re.compile(
+    r"(?:kv_offload|nixl|spec_decode|kv_block|kv_cache|estimated|mfu|flops|request|num_incoming|num_|router|lmcache)_?"
+)
+_SUFFIX = re.compile(r"_(?:total|bucket|sum|count|created)$")
+
+
+def check_metrics(judge: Judge) -> None:
+    taken: list[tuple[int, int]] = []
+    for rule, pattern in _OLD:
+        for match in judge.found(pattern):
+            if any(low <= match.start() < high for low, high in taken):
+                continue
+            taken.append(match.span())
+            judge.report(rule, match.start(), match.group(), edits=_rename(match))
+    _ray(judge)
+    for match in judge.found(_ANY):
+        name = _SUFFIX.sub("", match.group(1))
+        if any(low <= match.start() < high for low, high in taken) or name in _KNOWN or match.group(1) in _KNOWN:
+            continue
+        if judge.code[match.end() : match.end() + 1] in (":", "*", "/", "@", "-") or not _looks_like_metric(
+            judge, match
+        ):
+            continue
+        near = get_close_matches(name, _KNOWN, n=1, cutoff=0.85)
+        if near or not _FAMILIES.match(name):
+            judge.report(
+                "metric.default-exporter" if not near else "vllm.unknown-metric",
+                match.start(),
+                match.group(),
+                status="never_existed",
+                reason="vLLM 0.32 and 0.33 export no metric of this name.",
+                replacement=f"did you mean vllm:{near[0]}?" if near else None,
+            )
+
+
+def _rename(match: re.Match[str]) -> tuple[Edit, ...]:
+    text = match.group()
+    if text == "vllm:gpu_cache_usage_perc":
+        return (Edit(start=match.start(), end=match.end(), text="vllm:kv_cache_usage_perc"),)
+    if text.startswith("vllm:gpu_prefix_cache_") and re.search(r"_(?:hits|queries)(?:_total)?$", text):
+        return (Edit(start=match.start(), end=match.end(), text=text.replace("gpu_", "", 1)),)
+    if text.startswith("vllm:time_per_output_token_seconds"):
+        new = text.replace("time_per_output_token_seconds", "inter_token_latency_seconds")
+        return (Edit(start=match.start(), end=match.end(), text=new),)
+    return ()
+
+
+def _looks_like_metric(judge: Judge, match: re.Match[str]) -> bool:
+    """``vllm:latest`` is an image and ``vllm:serve`` a label; a metric has an underscore."""
+    before = judge.code[max(match.start() - 1, 0) : match.start()]
+    return "_" in match.group(1) and before not in ("/", "@")
+
+
+def _ray(judge: Judge) -> None:
+    if any(document.text("kind") == "RayService" for document in judge.reading.documents) or "ray.serve" in judge.code:
+        return
+    for match in judge.found(_RAY):
+        judge.report(
+            "metric.ray",
+            match.start(),
+            match.group(),
+            reason="Ray exports vLLM's metrics for Ray Serve alone; a plain `vllm serve` has them at its own"
+            " /metrics, without the prefix."
+            " Which of the two this scrapes is not to be seen here.",
+        )
