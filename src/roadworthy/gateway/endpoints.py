@@ -23,7 +23,8 @@ class Health:
     """What one round of probes saw of an engine.
 
     ``reachable`` None means not probed yet. Loads are of the engine's own metrics, all of its data-parallel ranks
-    added up, KV usage of the fullest.
+    added up, KV usage of the fullest. ``paused`` is an engine that answers and holds requests back (paused, or asleep);
+    ``stale`` one whose metrics, once there, have not come for too long.
     """
 
     reachable: bool | None = None
@@ -32,6 +33,13 @@ class Health:
     waiting: int = 0
     kv_usage_ratio: float = 0.0
     checked_s: float | None = None
+    paused: bool = False
+    stale: bool = False
+
+    @property
+    def ready(self) -> bool:
+        """Whether requests should go there; an engine not probed yet gets the benefit of the doubt."""
+        return self.reachable is not False and not self.paused and not self.stale
 
 
 class Endpoint:
@@ -53,20 +61,18 @@ class Endpoint:
         self._now_s = now_s
         self._rest_until_s = 0.0
         self._cannot_connect = False
+        self._ready = True
+        self._suspect = False  # it failed or refused since it last answered: breaker and rest have a say
+        self.waiting = 0
+        self.kv_usage_ratio = 0.0
 
     @property
     def healthy(self) -> bool:
         """Probes and breaker let requests through; an engine not probed yet gets the benefit of the doubt."""
+        if not self._suspect:
+            return self._ready
         now_s = self._now_s()
-        return self.health.reachable is not False and now_s >= self._rest_until_s and self.breaker.allows(now_s)
-
-    @property
-    def waiting(self) -> int:
-        return self.health.waiting
-
-    @property
-    def kv_usage_ratio(self) -> float:
-        return self.health.kv_usage_ratio
+        return self._ready and now_s >= self._rest_until_s and self.breaker.allows(now_s)
 
     @property
     def breaker_state(self) -> BreakerState:
@@ -84,16 +90,20 @@ class Endpoint:
 
     def answered(self) -> None:
         """It gave a proper answer, or the first event of one."""
-        self._cannot_connect = False
-        self.breaker.succeeded()
+        if self._suspect:
+            self._cannot_connect = False
+            self._suspect = self._now_s() < self._rest_until_s  # it rests to the end, whatever came meanwhile
+            self.breaker.succeeded()
 
     def said_full(self) -> None:
         """It refused: alive, so not for the breaker, but others come first for a moment."""
+        self._suspect = True
         self._rest_until_s = self._now_s() + REST_S
         self.breaker.abandoned()
 
     def failed(self, *, to_connect: bool) -> None:
         """No connection (``to_connect``), or died or answered 5xx."""
+        self._suspect = True
         self._cannot_connect = to_connect
         self.breaker.failed(self._now_s())
 
@@ -103,6 +113,8 @@ class Endpoint:
         if health.reachable and self._cannot_connect:
             self.answered()
         self.health = health
+        self._ready = health.ready
+        self.waiting, self.kv_usage_ratio = health.waiting, health.kv_usage_ratio
 
     def take_idle(self) -> EngineConnection | None:
         """The most recently used idle connection that is still open."""

@@ -42,7 +42,7 @@ def test_a_stream_arrives_byte_for_byte_and_chunk_for_chunk() -> None:
             assert (answer.status, answer.body) == (200, STREAM)
             again = await client.ask(post(chat()))
             assert again.body == STREAM
-            assert engine.connections == 1 + 3, "one connection for both requests, three for the first probes"
+            assert engine.connections == 1 + 1, "one connection for both requests, one for the first probes"
 
     run(test)
 
