@@ -1,13 +1,15 @@
 """Signals in logs: literals find the few lines that matter, patterns read them. Constant memory, any size of log.
 
-A signal names literals, one of which any line that carries it must contain. Searching bytes for literals is fast, so
-lines that nobody asked for are never decoded.
+A signal names literals, one of which any line that carries it must contain. A log repeats itself: with digits and
+hexadecimal letters taken out, a million lines are a few hundred shapes. Each shape is looked at once; what it can mean
+is remembered, and lines of a shape that means nothing are never decoded. Taking the same characters out of the literals
+keeps the test necessary: a literal that is in a line is, so reduced, in the reduced line.
 """
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import deque
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -18,11 +20,22 @@ from roadworthy.diagnose.values import Clue, Line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-KEEP_CLUES = 200
-"""Clues kept of one signal in one file; more are counted. The first are the ones that can be a cause."""
+KEEP_FIRST = 100
+KEEP_LAST = 100
+"""Clues kept of one signal in one file, from its start and from its end; the rest is counted. The first can be causes,
+the last say how it stands."""
+
+SHAPES_REMEMBERED = 200_000
+"""Shapes kept before the memory of them starts anew: about 40 MB at most."""
+
+VARIABLE = b"0123456789abcdefABCDEF"
+"""What differs between lines of one shape: numbers, identifiers, addresses."""
+
+SHORT = 3
+"""A literal that keeps fewer characters than this is searched for as it is."""
 
 LINE_LIMIT_BYTES = 4096
-"""A longer line is cut around the literal: some loggers print a whole prompt."""
+"""A longer line is cut: some loggers print a whole prompt."""
 
 FOLLOWING_LINES = 8
 """Lines after the hit that a ``multiline`` signal reads too."""
@@ -45,6 +58,10 @@ class Signal:
     pattern: str = ""
     unless: str = ""
     multiline: bool = False
+
+    @cached_property
+    def encoded(self) -> tuple[bytes, ...]:
+        return tuple(literal.encode() for literal in self.literals)
 
     @cached_property
     def compiled(self) -> re.Pattern[str]:
@@ -70,24 +87,54 @@ def signal(name: str, literals: str, pattern: str = "", *, unless: str = "", mul
 
 
 class SignalIndex:
-    """Signals by literal, so that a hit is read by those alone that could mean it."""
+    """Signals by literal, so that a line is read by those alone that could mean it."""
 
     def __init__(self, signals: Iterable[Signal]) -> None:
-        self.by_literal: dict[bytes, list[Signal]] = defaultdict(list)
+        self._reduced: list[tuple[bytes, Signal]] = []
+        self._short: list[tuple[bytes, Signal]] = []
         for one in signals:
             for literal in one.literals:
-                self.by_literal[literal.encode()].append(one)
+                reduced = literal.encode().translate(None, VARIABLE)
+                if len(reduced) >= SHORT:
+                    self._reduced.append((reduced, one))
+                else:
+                    self._short.append((literal.encode(), one))
+        self._shapes: dict[bytes, tuple[Signal, ...]] = {}
 
-    def hits(self, chunk: bytes) -> Iterator[tuple[int, bytes]]:
-        """(offset, literal) of each line that holds a literal; a line comes once for each literal."""
-        for literal in self.by_literal:
-            at = chunk.find(literal)
+    def candidates(self, chunk: bytes) -> Iterator[tuple[int, tuple[Signal, ...]]]:
+        """(index of the line, signals that it may carry) for the lines of ``chunk`` that may carry any."""
+        shapes = self._shapes
+        for index, shape in enumerate(chunk.translate(None, VARIABLE).split(b"\n")):
+            found = shapes.get(shape)
+            if found is None:
+                found = self._meaning(shape)
+            if found:
+                yield index, found
+        for literal, one in self._short:
+            at, index, counted_to = chunk.find(literal), 0, 0
             while at >= 0:
-                yield at, literal
+                index += chunk.count(b"\n", counted_to, at)
+                counted_to = at
+                yield index, (one,)
                 end = chunk.find(b"\n", at)
-                if end < 0:
-                    break
-                at = chunk.find(literal, end)
+                at = chunk.find(literal, end) if end >= 0 else -1
+
+    def _meaning(self, shape: bytes) -> tuple[Signal, ...]:
+        found = tuple(dict.fromkeys(one for literal, one in self._reduced if literal in shape))
+        if len(self._shapes) >= SHAPES_REMEMBERED:
+            self._shapes.clear()
+        self._shapes[shape] = found
+        return found
+
+
+@dataclass(slots=True)
+class _Kept:
+    """The clues of one signal in one file: the first as they came, the last still as bytes."""
+
+    signal: Signal
+    count: int = 0
+    first: list[Clue] = field(default_factory=list)
+    last: deque[tuple[int, bytes]] = field(default_factory=lambda: deque(maxlen=KEEP_LAST))
 
 
 @dataclass(slots=True)
@@ -102,66 +149,54 @@ class FileScan:
     file: str
     host: str | None = None
     lines_read: int = 0
-    _seen: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    _clues: dict[str, list[Clue]] = field(default_factory=lambda: defaultdict(list))
+    _kept: dict[str, _Kept] = field(default_factory=dict)
 
     def feed(self, chunk: bytes) -> None:
-        counted_to, line_number = 0, self.lines_read + 1
-        for at, literal in sorted(self.index.hits(chunk)):
-            start = chunk.rfind(b"\n", 0, at) + 1
-            if start > counted_to:
-                line_number += chunk.count(b"\n", counted_to, start)
-                counted_to = start
-            self._read(chunk, start, at, literal, line_number)
-        self.lines_read = line_number - 1 + chunk.count(b"\n", counted_to)
+        lines: list[bytes] = []
+        for index, signals in self.index.candidates(chunk):
+            lines = lines or chunk.split(b"\n")
+            line = lines[index]
+            for one in signals:
+                for literal in one.encoded:
+                    if literal in line:
+                        self._take(one, lines, index)
+                        break
+        self.lines_read += chunk.count(b"\n")
 
-    def _read(self, chunk: bytes, start: int, at: int, literal: bytes, number: int) -> None:
-        text = ""
-        for one in self.index.by_literal[literal]:
-            kept = self._clues[one.name]
-            if kept and kept[-1].lines[0].number == number:
-                continue  # another literal of the same signal in the same line
-            if self._seen[one.name] >= KEEP_CLUES:
-                self._seen[one.name] += 1
-                continue
-            text = text or _line_at(chunk, start, at)
-            whole = _lines_from(chunk, start) if one.multiline else text
-            values = one.read(whole)
-            if values is None:
-                continue
-            self._seen[one.name] += 1
-            writer = writer_of(text)
-            kept.append(
-                Clue(
-                    name=one.name, lines=(Line(file=self.file, number=number, text=text),), values=values,
-                    host=writer.host or self.host, rank=writer.rank, time_s=writer.time_s,
-                )
-            )  # fmt: skip
+    def _take(self, one: Signal, lines: list[bytes], index: int) -> None:
+        kept = self._kept.get(one.name)
+        if kept is None:
+            kept = self._kept[one.name] = _Kept(signal=one)
+        number = self.lines_read + index + 1
+        raw = b"\n".join(lines[index : index + FOLLOWING_LINES]) if one.multiline else lines[index]
+        if len(kept.first) < KEEP_FIRST:
+            clue = self._read(one, number, raw)
+            if clue is not None:
+                kept.count += 1
+                kept.first.append(clue)
+        else:
+            kept.count += 1
+            kept.last.append((number, raw[:LINE_LIMIT_BYTES]))
+
+    def _read(self, one: Signal, number: int, raw: bytes) -> Clue | None:
+        whole = raw[:LINE_LIMIT_BYTES].decode("utf-8", "replace").rstrip("\r\n")
+        values = one.read(whole)
+        if values is None:
+            return None
+        text = whole.partition("\n")[0].rstrip("\r")
+        writer = writer_of(text)
+        return Clue(
+            name=one.name, lines=(Line(file=self.file, number=number, text=text),), values=values,
+            host=writer.host or self.host, rank=writer.rank, time_s=writer.time_s,
+        )  # fmt: skip
 
     def clues(self) -> tuple[Clue, ...]:
-        """What was found; the first clue of a signal carries the count of all."""
+        """What was found, in the order of the file; the first clue of a signal carries the count of all."""
         found: list[Clue] = []
-        for name, kept in self._clues.items():
-            if kept:
-                found += [replace(kept[0], count=self._seen[name]), *kept[1:]]
+        for kept in self._kept.values():
+            clues = kept.first + [
+                clue for number, raw in kept.last if (clue := self._read(kept.signal, number, raw)) is not None
+            ]
+            if clues:
+                found += [replace(clues[0], count=kept.count), *clues[1:]]
         return tuple(found)
-
-
-def _line_at(chunk: bytes, start: int, at: int) -> str:
-    end = chunk.find(b"\n", at)
-    end = len(chunk) if end < 0 else end
-    if end - start > LINE_LIMIT_BYTES:
-        start = max(start, at - LINE_LIMIT_BYTES // 2)
-        end = min(end, start + LINE_LIMIT_BYTES)
-    return chunk[start:end].decode("utf-8", "replace").rstrip("\r")
-
-
-def _lines_from(chunk: bytes, start: int) -> str:
-    end = start
-    for _ in range(FOLLOWING_LINES):
-        after = chunk.find(b"\n", end)
-        if after < 0 or after - start > LINE_LIMIT_BYTES:
-            end = min(len(chunk), start + LINE_LIMIT_BYTES)
-            break
-        end = after + 1
-    return chunk[start:end].decode("utf-8", "replace")

@@ -124,7 +124,7 @@ CAUSES = (
         ),
         against=(
             sign("gid.index-absent", 0.5), sign("gid.index-not-routable", 0.5), sign("gid.link-local-in-use", 0.5), sign("hca.list-malformed", 0.5),
-            sign("link.module-event", 0.5), sign("roce.drops", 0.5), sign("memlock.small", 0.5),
+            sign("link.module-event", 0.5), sign("roce.drops", 0.5),
         ),
         needs=("rail.isolated", "qp.networks-differ", "mtu.*"),
         explains=("rdma.modify-qp-failed", "rdma.completion-error", "collective.*", "rdma.retry-exceeded"),

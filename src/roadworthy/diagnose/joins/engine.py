@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 MIN_QUERIED_TOKENS = 10_000
 """Fewer looked-up tokens say nothing about a hit rate (facts: a guard against small samples)."""
 
+EVENTS_OF_A_BURST = 8
 REMOTE_SHARE = 0.15
 """Share of a worker's memory off its GPU's node from which first touch went wrong; the C library alone takes 2 %."""
 
@@ -216,8 +217,8 @@ def eval_collapse(book: ClueBook) -> Iterator[Clue]:
             number = float(value["value"].strip(" %"))
             number = number / 100 if number > 1 else number
             disabled = re.search(
-                r"(?:cach\w*|prefix\S*)\W{0,3}(?:=| is)?\s*(?:off|disabled|false|0\b)|no[-_ ](?:enable-)?prefix|without|"
-                r"disable",
+                r"(?:cach\w*|prefix\S*)\W{0,3}(?:=| is)?\s*(?:off|disabled|false|0\b)|no[-_ ](?:enable-)?prefix|"
+                r"without|disable",
                 line.text,
                 re.IGNORECASE,
             )
@@ -233,20 +234,22 @@ def eval_collapse(book: ClueBook) -> Iterator[Clue]:
 
 def _finish_changes(book: ClueBook) -> Clue | None:
     """Requests end one way after a miss and another way after hits."""
-    for document in book.documents:
-        after: dict[str, set[str]] = {"hit": set(), "miss": set()}
-        state, where = {}, None
-        for line in document.numbered():
-            if found := re.search(r"[Cc]ache (?P<what>hit|miss) for <?(?P<id>[\w-]+)", line.text):
-                state[found["id"]] = found["what"]
-                where = line if found["what"] == "hit" else where
-            elif found := re.search(r"[Rr]equest <?(?P<id>[\w-]+)>? finished: (?P<reason>\w+)", line.text):
-                after[state.get(found["id"], "miss")].add(found["reason"])
-        if where is not None and after["hit"] and after["miss"] and not after["hit"] & after["miss"]:
-            return document.clue(
-                "output.changes-after-hit", where, hit="/".join(after["hit"]), miss="/".join(after["miss"])
-            )
+    hits = {clue.value("id"): clue for clue in book.all("cache.hit")}
+    after: dict[bool, set[str]] = {True: set(), False: set()}
+    for clue in book.all("request.finished"):
+        after[clue.value("id") in hits].add(clue.value("reason"))
+    if after[True] and after[False] and not after[True] & after[False]:
+        first = next(iter(hits.values()))
+        return derived(
+            first, "output.changes-after-hit", hit="/".join(sorted(after[True])), miss="/".join(sorted(after[False]))
+        )
     return None
+
+
+def streams(book: ClueBook) -> Iterator[Clue]:
+    """``stream.burst`` where many events come in one read, ``stream.steady`` where they come one by one."""
+    for clue in book.all("stream.read"):
+        yield derived(clue, "stream.burst" if int(clue.value("events")) >= EVENTS_OF_A_BURST else "stream.steady")
 
 
 def processor(book: ClueBook) -> Iterator[Clue]:
@@ -484,6 +487,7 @@ def watchdogs(book: ClueBook) -> Iterator[Clue]:
 
 
 JOINS = (
-    scrapes, statistics, hybrids, eval_collapse, processor, pcie, numa, software, ray_resources, clock_hosts, weights,
+    scrapes, streams,
+    statistics, hybrids, eval_collapse, processor, pcie, numa, software, ray_resources, clock_hosts, weights,
     watchdogs,
 )  # fmt: skip

@@ -152,11 +152,6 @@ def _stream_times(document: Document) -> Iterator[Clue]:
     stamps: list[tuple[str, float]] = []
     streaming = False
     for line in document.numbered():
-        if found := re.search(r"(?P<events>\d+) \"?(?:data:?\"? )?events? in one read", line.text):
-            if int(found["events"]) >= 8:
-                yield document.clue("stream.burst", line, events=found["events"])
-            else:
-                yield document.clue("stream.steady", line)
         if re.search(r"text/event-stream", line.text):
             streaming = True
         if line.text.lstrip().startswith("data:") and (

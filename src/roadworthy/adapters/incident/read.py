@@ -1,0 +1,80 @@
+"""Reads an incident into an examination: each source scanned as it streams by, small ones kept whole for the probes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from roadworthy.adapters.incident.encodings import SNIFF_BYTES, as_utf8, encoding_of, unwrapped
+from roadworthy.adapters.incident.sources import READ_ERRORS, Source, chunks, sources
+from roadworthy.core.errors import ProbeError
+from roadworthy.diagnose.examine import DOCUMENT_LIMIT_BYTES, Examination
+
+
+@dataclass(slots=True)
+class Reading:
+    """What was read: how many files and bytes, and what was left out and why."""
+
+    examination: Examination
+    files: int = 0
+    bytes: int = 0
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+
+
+Progress = Callable[[Reading, str], None]
+"""Hears of each chunk: the state so far and the file."""
+
+
+def read_incident(paths: Sequence[Path], *, progress: Progress | None = None) -> Reading:
+    """Read everything under ``paths``. Raises ProbeError for a path that is not there."""
+    reading = Reading(examination=Examination.new())
+
+    def skip(name: str, reason: str) -> None:
+        reading.skipped.append((name, reason))
+
+    for source in sources(paths, skip):
+        try:
+            _read(source, reading, progress)
+        except (ProbeError, *READ_ERRORS) as error:
+            skip(source.name, str(error))
+    return reading
+
+
+def _read(source: Source, reading: Reading, progress: Progress | None) -> None:
+    stream = chunks(source)
+    first = next(stream, b"")
+    encoding = encoding_of(first[:SNIFF_BYTES])
+    if encoding is None:
+        reading.skipped.append((source.name, "not text"))
+        return
+    scan = reading.examination.scan(source.name)
+    kept: list[bytes] | None = []
+    size = 0
+    for chunk in _lines(as_utf8(itertools.chain([first], stream), encoding)):
+        plain = unwrapped(chunk)
+        size += len(plain)
+        reading.bytes += len(chunk)
+        scan.feed(plain)
+        if kept is not None:
+            kept = [*kept, plain] if size <= DOCUMENT_LIMIT_BYTES else None
+        if progress is not None:
+            progress(reading, source.name)
+    reading.files += 1
+    text = b"".join(kept).decode("utf-8", "replace") if kept is not None else None
+    reading.examination.finished(scan, text)
+
+
+def _lines(stream: Iterator[bytes]) -> Iterator[bytes]:
+    """Re-cut at line ends: decoding can leave a chunk that ends inside a line."""
+    rest = b""
+    for chunk in stream:
+        cut = chunk.rfind(b"\n") + 1
+        if cut:
+            yield rest + chunk[:cut]
+            rest = chunk[cut:]
+        else:
+            rest += chunk
+    if rest:
+        yield rest

@@ -1,0 +1,248 @@
+"""Every readable file behind the paths that were given, as named streams of bytes.
+
+Archives are read member by member without unpacking to disk, so a path inside one cannot escape, and what a member may
+grow to is bounded, so a bomb cannot fill memory or time.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, TYPE_CHECKING
+
+from roadworthy.core.errors import ProbeError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+CHUNK_BYTES = 4 * 2**20
+LINE_MOST_BYTES = 16 * 2**20
+"""A line longer than this is cut: some files have no line ends at all."""
+
+EXPANSION_FREE_BYTES = 64 * 2**20
+EXPANSION_MOST = 500
+"""Compressed text grows about tenfold, logs of one repeated line up to a few hundred times."""
+
+ARCHIVE_DEPTH = 3
+MOST_FILES = 100_000
+READ_ERRORS = (
+    OSError,
+    EOFError,
+    zlib.error,
+    lzma.LZMAError,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    RuntimeError,
+    NotImplementedError,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One file. ``open`` gives its bytes; ``packed_bytes`` is its compressed size where it is compressed."""
+
+    name: str
+    open: Callable[[], IO[bytes]]
+    packed_bytes: int | None = None
+
+
+Skipped = Callable[[str, str], None]
+"""Hears (name, reason) of what could not be read."""
+
+
+def sources(paths: Sequence[Path], skipped: Skipped) -> Iterator[Source]:
+    """Every file under ``paths``, folders and archives opened. Raises ProbeError for a path that does not exist."""
+    for path in paths:
+        if not path.exists():
+            raise ProbeError(f"{path}: no such file or folder", hint="give log files, a folder or an archive")
+        if path.is_dir():
+            for number, inner in enumerate(
+                sorted(one for one in path.rglob("*") if one.is_file() and not one.is_symlink())
+            ):
+                if number >= MOST_FILES:
+                    skipped(str(path), f"only the first {MOST_FILES:,} files were read")
+                    break
+                yield from _opened(str(inner.relative_to(path)), _file(inner), skipped, 0, inner.stat().st_size)
+        else:
+            yield from _opened(path.name, _file(path), skipped, 0, path.stat().st_size)
+
+
+def _file(path: Path) -> Callable[[], IO[bytes]]:
+    return lambda: path.open("rb")
+
+
+def _opened(name: str, open_it: Callable[[], IO[bytes]], skipped: Skipped, depth: int, packed: int) -> Iterator[Source]:
+    try:
+        with open_it() as file:
+            head = file.read(512)
+    except READ_ERRORS as error:
+        skipped(name, str(error))
+        return
+    kind = kind_of(head)
+    if depth >= ARCHIVE_DEPTH and kind in ("tar", "zip"):
+        skipped(name, f"archives nested deeper than {ARCHIVE_DEPTH}")
+    elif kind == "zip":
+        yield from _zip(name, open_it, skipped, depth)
+    elif kind == "tar":
+        yield from _tar(name, open_it, skipped, depth)
+    elif kind in DECOMPRESSORS:
+        yield from _compressed(name, open_it, kind, skipped, depth, packed)
+    else:
+        yield Source(name=name, open=open_it)
+
+
+def kind_of(head: bytes) -> str:
+    """``zip``, ``tar``, ``gzip``, ``bzip2``, ``xz`` or ``plain``, from the first bytes."""
+    if head.startswith(b"PK\x03\x04"):
+        return "zip"
+    if head.startswith(b"\x1f\x8b"):
+        return "gzip"
+    if head.startswith(b"BZh"):
+        return "bzip2"
+    if head.startswith(b"\xfd7zXZ\0"):
+        return "xz"
+    return "tar" if head[257:262] == b"ustar" else "plain"
+
+
+DECOMPRESSORS: dict[str, Callable[[IO[bytes]], IO[bytes]]] = {
+    "gzip": lambda file: gzip.GzipFile(fileobj=file),  # type: ignore[dict-item,return-value]
+    "bzip2": bz2.BZ2File,
+    "xz": lzma.LZMAFile,
+}
+
+
+def _compressed(
+    name: str, open_it: Callable[[], IO[bytes]], kind: str, skipped: Skipped, depth: int, packed: int
+) -> Iterator[Source]:
+    def opened() -> IO[bytes]:
+        return DECOMPRESSORS[kind](open_it())
+
+    try:
+        with opened() as file:
+            head = file.read(512)
+    except READ_ERRORS as error:
+        skipped(name, f"damaged {kind} file: {error}")
+        return
+    inner = name.removesuffix(".gz").removesuffix(".bz2").removesuffix(".xz").replace(".tgz", ".tar")
+    if kind_of(head) == "tar" and depth < ARCHIVE_DEPTH:
+        yield from _tar(inner, opened, skipped, depth)
+    else:
+        yield Source(name=inner, open=opened, packed_bytes=packed)
+
+
+def _tar(name: str, open_it: Callable[[], IO[bytes]], skipped: Skipped, depth: int) -> Iterator[Source]:
+    try:
+        with open_it() as file, tarfile.open(fileobj=file, mode="r|") as archive:
+            for number, member in enumerate(archive):
+                if number >= MOST_FILES:
+                    skipped(name, f"only the first {MOST_FILES:,} members were read")
+                    return
+                content = archive.extractfile(member) if member.isreg() else None
+                if content is None:
+                    continue
+                # the archive is a stream: a member is read now or never
+                yield from _opened_now(safe_name(member.name), content, member.size, skipped, depth)
+    except READ_ERRORS as error:
+        skipped(name, f"damaged archive: {error}")
+
+
+class _Once:
+    """A member of a streamed archive: its head is looked at, then it is read once."""
+
+    def __init__(self, head: bytes, rest: IO[bytes]) -> None:
+        self._head, self._rest = head, rest
+
+    def read(self, size: int = -1) -> bytes:
+        if self._head:
+            taken, self._head = (self._head, b"") if size < 0 else (self._head[:size], self._head[size:])
+            if 0 <= size <= len(taken):
+                return taken
+            return taken + (self._rest.read() if size < 0 else self._rest.read(size - len(taken)))
+        return self._rest.read() if size < 0 else self._rest.read(size)
+
+    def __enter__(self) -> _Once:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+def _opened_now(name: str, content: IO[bytes], size: int, skipped: Skipped, depth: int) -> Iterator[Source]:
+    head = content.read(512)
+    kind = kind_of(head)
+    once = _Once(head, content)
+
+    def open_once() -> IO[bytes]:
+        return once  # type: ignore[return-value]
+
+    if kind == "plain":
+        yield Source(name=name, open=open_once)
+    elif kind in DECOMPRESSORS and depth < ARCHIVE_DEPTH:
+
+        def opened() -> IO[bytes]:
+            return DECOMPRESSORS[kind](once)  # type: ignore[arg-type]
+
+        yield Source(
+            name=name.removesuffix(".gz").removesuffix(".bz2").removesuffix(".xz"), open=opened, packed_bytes=size
+        )
+    else:
+        skipped(name, f"a {kind} archive inside an archive is not opened; unpack it")
+
+
+def _zip(name: str, open_it: Callable[[], IO[bytes]], skipped: Skipped, depth: int) -> Iterator[Source]:
+    try:
+        with open_it() as file, zipfile.ZipFile(file) as archive:
+            for info in archive.infolist()[:MOST_FILES]:
+                if info.is_dir():
+                    continue
+                if info.file_size > EXPANSION_FREE_BYTES and info.file_size > EXPANSION_MOST * max(
+                    1, info.compress_size
+                ):
+                    skipped(
+                        safe_name(info.filename),
+                        f"grows {info.file_size // max(1, info.compress_size):,} times: a bomb?",
+                    )
+                    continue
+
+                def opened(member: zipfile.ZipInfo = info) -> IO[bytes]:
+                    return archive.open(member)
+
+                yield from _opened(safe_name(info.filename), opened, skipped, depth + 1, info.compress_size)
+    except READ_ERRORS as error:
+        skipped(name, f"damaged archive: {error}")
+
+
+def safe_name(name: str) -> str:
+    """The path of a member without what would lead out of a folder; only ever shown, never opened."""
+    parts = [part for part in PurePosixPath(name.replace("\\", "/")).parts if part not in ("/", "..", ".")]
+    return "/".join(parts) or "unnamed"
+
+
+def chunks(source: Source) -> Iterator[bytes]:
+    """The bytes of ``source``, cut at line ends. Raises ProbeError when it grows like a bomb."""
+    rest, total = b"", 0
+    with source.open() as file:
+        while data := file.read(CHUNK_BYTES):
+            total += len(data)
+            if source.packed_bytes is not None and total > max(
+                EXPANSION_FREE_BYTES, EXPANSION_MOST * source.packed_bytes
+            ):
+                raise ProbeError(f"{source.name}: grows more than {EXPANSION_MOST} times when unpacked: a bomb?")
+            cut = data.rfind(b"\n") + 1
+            if cut:
+                yield rest + data[:cut]
+                rest = data[cut:]
+            else:
+                rest += data
+                if len(rest) > LINE_MOST_BYTES:
+                    yield rest + b"\n"
+                    rest = b""
+    if rest:
+        yield rest
