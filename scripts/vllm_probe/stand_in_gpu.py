@@ -34,8 +34,12 @@ def install(*, wheel: Path | None) -> None:
         _rename_the_cpu_build()
     modules = {f"vllm.{name}": types.ModuleType(f"vllm.{name}") for name in EXTENSIONS}
     modules |= {name: _anything(name) for name in NOT_HERE if importlib.util.find_spec(name) is None}
+    if importlib.util.find_spec("ray") is None:
+        modules |= _ray()
     sys.meta_path.insert(0, StandIns({**modules, "vllm.third_party.pynvml": _nvml()}))
     _cuda()
+    _kernels()
+    _triton()
 
 
 class StandIns:
@@ -45,13 +49,24 @@ class StandIns:
         self._modules = modules
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> object:  # noqa: ARG002
-        return importlib.machinery.ModuleSpec(name, self) if name in self._modules else None  # type: ignore[arg-type]
+        if name not in self._modules:
+            return None
+        package = any(other.startswith(f"{name}.") for other in self._modules)
+        return importlib.machinery.ModuleSpec(name, self, is_package=package)  # type: ignore[arg-type]
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
         return self._modules[spec.name]
 
     def exec_module(self, module: types.ModuleType) -> None:
         """Prepared already."""
+
+
+def _ray() -> dict[str, types.ModuleType]:
+    """Ray installed and not started, for lines that name it."""
+    names = ("ray", "ray.util", "ray.util.placement_group", "ray.util.scheduling_strategies", "ray.util.state")
+    modules = {name: _anything(name) for name in names}
+    modules["ray"].is_initialized = lambda: False  # type: ignore[attr-defined]
+    return modules
 
 
 def _anything(name: str) -> types.ModuleType:
@@ -65,6 +80,19 @@ def _anything(name: str) -> types.ModuleType:
     module = types.ModuleType(name)
     module.__getattr__ = attribute  # type: ignore[method-assign]
     return module
+
+
+_present = [GPUS]
+
+
+def gpus() -> int:
+    """How many GPUs the node has."""
+    return _present[0]
+
+
+def set_gpus(count: int) -> None:
+    """Give the node ``count`` GPUs from now on."""
+    _present[0] = count
 
 
 def _rename_the_cpu_build() -> None:
@@ -83,14 +111,14 @@ def _nvml() -> types.ModuleType:
     answers: dict[str, Any] = {
         "nvmlInit": lambda: None,
         "nvmlShutdown": lambda: None,
-        "nvmlDeviceGetCount": lambda: GPUS,
+        "nvmlDeviceGetCount": gpus,
         "nvmlDeviceGetHandleByIndex": lambda index: index,
         "nvmlDeviceGetCudaComputeCapability": lambda _: CAPABILITY,
         "nvmlDeviceGetName": lambda _: "NVIDIA H100 80GB HBM3",
         "nvmlDeviceGetUUID": lambda handle: f"GPU-{handle:032x}",
         "nvmlDeviceGetMemoryInfo": lambda _: memory,
         "nvmlDeviceGetP2PStatus": lambda *_: 0,
-        "nvmlDeviceGetNumaNodeId": lambda handle: handle // (GPUS // 2),
+        "nvmlDeviceGetNumaNodeId": lambda handle: 2 * handle // gpus(),
         "nvmlSystemGetDriverVersion": lambda: "580.95.05",
     }
     for name, answer in answers.items():
@@ -98,6 +126,47 @@ def _nvml() -> types.ModuleType:
     nvml.NVMLError = NVMLError  # type: ignore[attr-defined]
     nvml.NVML_P2P_CAPS_INDEX_NVLINK = nvml.NVML_P2P_STATUS_OK = 0  # type: ignore[attr-defined]
     return nvml
+
+
+def _kernels() -> None:
+    """vLLM's compiled operators: modules ask them as they load whether they support the device. They do."""
+    import torch
+
+    real = torch._ops._OpNamespace.__getattr__
+
+    def attribute(namespace: Any, name: str) -> Any:
+        try:
+            return real(namespace, name)
+        except AttributeError:
+            if namespace.name.split("_")[1:2] not in (["C"], ["moe"]) or name.startswith("__"):
+                raise
+            return lambda *_, **__: True
+
+    torch._ops._OpNamespace.__getattr__ = attribute  # type: ignore[method-assign]
+    register = torch.library.register_fake
+
+    def register_fake(name: Any, func: Any = None, /, **rest: Any) -> Any:
+        if isinstance(name, str) and name.split("::")[0].split("_")[1:2] in (["C"], ["moe"]):
+            return func if func is not None else lambda made: made
+        return register(name, func, **rest)
+
+    torch.library.register_fake = register_fake
+
+
+def _triton() -> None:
+    """A Triton driver that knows its target and nothing else; kernels are declared as modules load, never compiled."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+
+    target = GPUTarget("cuda", CAPABILITY[0] * 10 + CAPABILITY[1], 32)
+    properties = {"max_shared_mem": 232448, "multiprocessor_count": 132, "warpSize": 32, "max_num_regs": 65536}
+    driver = types.SimpleNamespace(
+        get_current_target=lambda: target, get_current_device=lambda: 0, get_device_capability=lambda *_: CAPABILITY,
+        get_active_torch_device=lambda: None, get_current_stream=lambda *_: 0, is_active=lambda: True,
+        get_benchmarker=lambda: lambda *_, **__: [0.0],
+        utils=types.SimpleNamespace(get_device_properties=lambda *_: properties),
+    )  # fmt: skip
+    triton.runtime.driver.set_active(driver)
 
 
 def _cuda() -> None:
@@ -112,8 +181,8 @@ def _cuda() -> None:
     for name in ("_cuda_getCurrentRawStream", "_cuda_getDeviceCount"):
         setattr(torch._C, name, lambda *_: 0)
     torch.cuda._is_compiled = lambda: True
-    torch.cuda._device_count_nvml = lambda: GPUS
-    torch.cuda.device_count = lambda: GPUS
+    torch.cuda._device_count_nvml = gpus
+    torch.cuda.device_count = gpus
     torch.cuda.is_initialized = lambda: False
     torch.cuda.get_device_capability = lambda *_, **__: CAPABILITY
     torch.cuda.get_device_properties = lambda *_, **__: properties

@@ -32,7 +32,8 @@ COMPLETE: frozenset[Owner] = frozenset({"vllm", "nccl", "ray"})
 
 _PREFIXES: tuple[tuple[str, Owner], ...] = (
     ("VLLM_", "vllm"), ("TORCH_", "torch"), ("TORCHINDUCTOR_", "torch"), ("TORCHDYNAMO_", "torch"),
-    ("PYTORCH_", "torch"), ("NCCL_", "nccl"), ("RAY_", "ray"), ("CUDA_", "cuda"), ("GLOO_", "gloo"), ("UCX_", "ucx"), ("NVSHMEM_", "nvshmem"),
+    ("PYTORCH_", "torch"), ("NCCL_", "nccl"), ("RAY_", "ray"), ("CUDA_", "cuda"),
+    ("GLOO_", "gloo"), ("UCX_", "ucx"), ("NVSHMEM_", "nvshmem"),
     ("HF_", "huggingface"), ("TRANSFORMERS_", "huggingface"),
 )  # fmt: skip
 _SHOWN: Mapping[Owner, str] = MappingProxyType({
