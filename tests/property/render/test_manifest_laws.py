@@ -26,9 +26,10 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 NASTY = st.sampled_from(
     [
-        "a\nkind: Secret", 'q"uote', "it's", "a: b", "- x", "#c", "{{ $labels.x }}", "$(reboot)", "`id`", "${HOME}",
-        "$$(A)",         "*alias", "&anchor", "!tag", "| block", "\u2028x: y", "\x85y: z", "%YAML 1.1", "---\nx: 1", "yes", "1e3", "~",
-        "é日本",         "a'; rm -rf / #", "tab\tx", "trailing ", "PYTHON\nx", "</script>", "a\\", "--help", "\U0001f600",
+        "a\nkind: Secret", 'q"uote', "it's", "a: b", "- x", "#c", "{{ $labels.x }}", "$(reboot)", "`id`",
+        "${HOME}", "$$(A)", "*alias", "&anchor", "!tag", "| block", "\u2028x: y", "\x85y: z", "%YAML 1.1",
+        "---\nx: 1", "yes", "1e3", "~", "é日本", "a'; rm -rf / #", "tab\tx", "trailing ", "PYTHON\nx",
+        "</script>", "a\\", "--help", "\U0001f600",
     ]
 )  # fmt: skip
 SCALARS = st.one_of(

@@ -28,10 +28,10 @@ def test_the_reason_of_a_whole_item_stands_above_its_dash() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "yes", "No", "ON", "off", "~", "null", "true", "1", "0x1f", "1e3", "012", "1:30", ".5", ".inf", "2001-01-01",
-        "=",         "", " ", "a: b", "a #b", "- a", "? a", "& a", "*a", "!a", "|", ">", "%a", "@a", "`a`", "{a}", "[a]", "a\nb",
-        "a\tb",         "'", '"', "\\", "a\\n", "\x00", "\x7f", "\x85", "\u2028", "é", "日本", "\U0001f600", "---", "...", "--", "--flag",
-        "-",         "<<", "y", "N", "nan", "key: |", "#", "a ", " a",
+        "yes", "No", "ON", "off", "~", "null", "true", "1", "0x1f", "1e3", "012", "1:30", ".5", ".inf",
+        "2001-01-01", "=", "", " ", "a: b", "a #b", "- a", "? a", "& a", "*a", "!a", "|", ">", "%a", "@a",
+        "`a`", "{a}", "[a]", "a\nb", "a\tb", "'", '"', "\\", "a\\n", "\x00", "\x7f", "\x85", "\u2028", "é",
+        "日本", "\U0001f600", "---", "...", "--", "--flag", "-", "<<", "y", "N", "nan", "key: |", "#", "a ", " a",
     ],
 )  # fmt: skip
 def test_every_text_reads_back_as_itself_as_value_key_and_item(text: str) -> None:

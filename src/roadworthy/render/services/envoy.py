@@ -379,7 +379,10 @@ def _route(edge: Edge, priority: str, priority_why: str) -> Node:
                 ],
                 "elsewhere than where it failed",
             ),
-            "host_selection_retry_max_attempts": said("3", "looks for another host that often, then takes any"),
+            "host_selection_retry_max_attempts": said(
+                "20",
+                "each look hashes anew and may meet the same host: of two hosts, one in a million misses twenty times",
+            ),
             "retry_back_off": said({"base_interval": "0.025s", "max_interval": "0.25s"}, "little: someone is waiting"),
         },
     }

@@ -102,7 +102,7 @@ def _panels(inputs: RenderInput) -> list[dict[str, Any]]:
 def _panel(panel: Panel, *, number: int, place: dict[str, int]) -> dict[str, Any]:
     steps: list[dict[str, Any]] = [{"color": "green", "value": None}]
     if panel.limit is not None:
-        steps.append({"color": "red", "value": panel.limit})
+        steps.append({"color": "red", "value": float(f"{panel.limit:.9g}")})  # 0.7, not 0.7000000000000001
     return {
         "id": number,
         "type": "timeseries",
