@@ -25,6 +25,8 @@ def gateway_document(inputs: RenderInput, engines: Sequence[str]) -> str:
     model: dict[str, Node] = {"config": deployment.model.config, "served_name": deployment.model.served_name}
     if deployment.model.weights != "native":
         model["weights"] = deployment.model.weights
+    if deployment.model.max_model_len_tokens is not None:
+        model["max_model_len"] = deployment.model.max_model_len_tokens
     tree: dict[str, Node] = {
         "name": deployment.name,
         "model": model,

@@ -40,7 +40,8 @@ RAY_PORTS: tuple[Node, ...] = (
 )
 WITHOUT_ADDRESS = Spelling(master_address="", flags={})
 START = """\
-ulimit -n 65536
+# Ray opens many connections; a node may allow fewer
+ulimit -n 65536 || true
 # KubeRay's own `ray start`, which would keep this shell for itself with --block
 eval "${{KUBERAY_GEN_RAY_START_CMD//--block/}}"
 # vLLM counts GPUs once: wait until every node has joined
@@ -159,7 +160,7 @@ def _head(inputs: RenderInput, line: ServeLine) -> Callable[[dict[str, Node]], d
 
 
 def _worker(shared: dict[str, Node]) -> dict[str, Node]:
-    script = 'ulimit -n 65536\neval "exec ${KUBERAY_GEN_RAY_START_CMD}"\n'
+    script = 'ulimit -n 65536 || true\neval "exec ${KUBERAY_GEN_RAY_START_CMD}"\n'
     return {
         **shared,
         "command": said(["/bin/bash", "-ec", literal(script)], "KubeRay's own `ray start`; vLLM places its actors"),
