@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import warnings
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from fakes.engine import FakeEngine
 
 KEY = "sk-test"
+SALT = re.compile(rb'"cache_salt":"[0-9a-f]{32}",')
 TENANT = Tenant(id="acme", key=KEY)
 LIMIT_S = 10.0
 
@@ -172,6 +174,14 @@ def post(
     if key is not None:
         lines.append(f"Authorization: Bearer {key}")
     return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + data
+
+
+def unsalted(body: bytes) -> bytes:
+    """An engine's request as its client sent it; fails unless exactly one salt was put in front."""
+    start = body.index(b"{") + 1
+    salt = SALT.match(body, start)
+    assert salt is not None
+    return body[:start] + body[salt.end() :]
 
 
 def chat(*, stream: bool = True, model: str = "m", **fields: object) -> dict[str, object]:

@@ -9,6 +9,8 @@ from roadworthy.core.errors import SpecError, Unsupported
 from roadworthy.gateway.data.limits import Limits
 from roadworthy.gateway.poller import PollPolicy
 from roadworthy.route.breaker import BreakerPolicy
+from roadworthy.route.settings import RoutingSettings
+from roadworthy.spec.gateway_values import TlsSpec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,21 +24,36 @@ class GatewayConfig:
 
     Args:
         endpoints: engines' URLs, at least one; they need not answer yet.
+        kv_events: where engines publish their KV cache events, by engine URL.
         tenants: with their keys filled in; empty means open access.
         host: the data port's address.
         port, admin_port: 0 takes a free one.
         admin_host: the admin port's address. It has no key: keep it private.
+        workers: processes that share the data port.
+        session_header: names the conversation that a request belongs to.
+        tls: of the data port.
+        access_log: path of the access log, ``-`` for stdout, None for none.
+        otlp_endpoint: where spans go, None for nowhere.
+        remote_media: let engines fetch media by URL.
     """
 
     endpoints: tuple[str, ...]
+    kv_events: tuple[tuple[str, tuple[str, ...]], ...] = ()
     tenants: tuple[Tenant, ...] = ()
     host: str = "127.0.0.1"
     port: int = 0
     admin_host: str = "127.0.0.1"
     admin_port: int = 0
+    workers: int = 1
     limits: Limits = field(default_factory=Limits)
     breaker: BreakerPolicy = field(default_factory=BreakerPolicy)
     poll: PollPolicy = field(default_factory=PollPolicy)
+    routing: RoutingSettings = field(default_factory=RoutingSettings)
+    session_header: str = "x-session-id"
+    tls: TlsSpec = field(default_factory=TlsSpec)
+    access_log: str | None = None
+    otlp_endpoint: str | None = None
+    remote_media: bool = False
 
     def __post_init__(self) -> None:
         if not self.endpoints:
@@ -48,6 +65,10 @@ class GatewayConfig:
         if len(set(self.endpoints)) != len(self.endpoints):
             twice = next(url for url in self.endpoints if self.endpoints.count(url) > 1)
             raise SpecError(f"engine.endpoints: {twice} is named twice", hint="name each engine once")
+        if (self.tls.cert is None) != (self.tls.key is None) or (self.tls.client_ca and not self.tls.cert):
+            raise SpecError(
+                "gateway.tls: cert and key are needed together", hint="give both, and client_ca only beside them"
+            )
 
     @classmethod
     def from_deployment(
@@ -59,6 +80,7 @@ class GatewayConfig:
         host: str | None = None,
         port: int | None = None,
         admin_port: int | None = None,
+        workers: int | None = None,
     ) -> GatewayConfig:
         """The document's gateway. What is given here goes before what the document says; ``tenants`` are its own with
         their keys filled in.
@@ -68,25 +90,28 @@ class GatewayConfig:
             Unsupported: settings that this version does not carry out.
         """
         spec = deployment.gateway
-        if spec.workers > 1:
-            raise Unsupported(
-                f"gateway.workers: {spec.workers}, but this version runs one worker",
-                hint="leave workers at 1; several gateways behind a TCP balancer work, with limits counted by each",
-            )
         for name, value in (("state_url", spec.state_url), ("shared_url", spec.shared_url)):
             if value is not None:
                 raise Unsupported(
                     f"gateway.{name}: shared and stored state is not there yet",
                     hint=f"leave {name} out: tenants come from the document, limits are kept in memory",
                 )
+        named = deployment.engine.endpoints
         return cls(
-            endpoints=tuple(endpoints)
-            if endpoints is not None
-            else tuple(one.url for one in deployment.engine.endpoints),
+            endpoints=tuple(endpoints) if endpoints is not None else tuple(one.url for one in named),
+            kv_events=tuple((one.url, one.kv_events) for one in named if one.kv_events) if endpoints is None else (),
             tenants=tuple(tenants),
             host=host if host is not None else spec.host,
             port=port if port is not None else spec.port,
             admin_port=admin_port if admin_port is not None else spec.admin_port,
+            workers=workers if workers is not None else spec.workers,
+            limits=Limits(first_byte_s=spec.first_byte_timeout_s),
+            routing=RoutingSettings.of(spec),
+            session_header=spec.routing.session_header,
+            tls=spec.tls,
+            access_log=spec.access_log,
+            otlp_endpoint=spec.otlp_endpoint,
+            remote_media=spec.remote_media == "allow",
         )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from roadworthy.core.errors import Problem, SpecError
+from roadworthy.gateway.data.routes import ROUTES
 from roadworthy.route.breaker import Breaker, BreakerPolicy, BreakerState
 
 if TYPE_CHECKING:
@@ -54,6 +55,9 @@ class Endpoint:
         self.models: frozenset[str] = frozenset()
         self.model_cards: tuple[dict[str, object], ...] = ()
         self.draining = False
+        self.retired = False
+        self.block_tokens = 0  # of its KV cache; 0 while not known
+        self._heads: dict[tuple[str, str], bytes] = {}
         self.in_flight = 0
         self.last_dispatch = 0
         self.dispatched_total = 0
@@ -83,7 +87,8 @@ class Endpoint:
         self.in_flight += 1
         self.dispatched_total += 1
         self.last_dispatch = ordinal
-        self.breaker.dispatched(self._now_s())
+        if self._suspect:
+            self.breaker.dispatched(self._now_s())
 
     def end(self) -> None:
         self.in_flight -= 1
@@ -116,6 +121,19 @@ class Endpoint:
         self._ready = health.ready
         self.waiting, self.kv_usage_ratio = health.waiting, health.kv_usage_ratio
 
+    def head(self, method: str, path: str) -> bytes:
+        """The head of a request to this engine, with places for the body's length, the request's id and more lines."""
+        head = self._heads.get((method, path))
+        if head is None:
+            kind = "Content-Type: application/json\r\n" if method == "POST" else ""
+            head = (
+                f"{method} {path.replace('%', '%%')} HTTP/1.1\r\nHost: {self.authority.replace('%', '%%')}\r\n{kind}"
+                "Content-Length: %d\r\nX-Request-Id: %b\r\n%b\r\n"
+            ).encode("ascii")
+            if path in ROUTES:
+                self._heads[method, path] = head
+        return head
+
     def take_idle(self) -> EngineConnection | None:
         """The most recently used idle connection that is still open."""
         while self.idle:
@@ -123,6 +141,11 @@ class Endpoint:
             if not connection.closing:
                 return connection
         return None
+
+    def retire(self) -> None:
+        """It is no longer in the document: what is in progress goes on, and then its connections close."""
+        self.retired = True
+        self.close_idle()
 
     def close_idle(self, *, older_than_s: float = 0.0) -> None:
         """Close connections that have been idle for longer than that."""

@@ -10,8 +10,11 @@ from roadworthy.core.errors import ProbeError, SpecError
 BACKLOG = 1024
 
 
-def listener(host: str, port: int, *, what: str) -> socket.socket:
+def listener(host: str, port: int, *, what: str, shared: bool = False) -> socket.socket:
     """A bound, listening, non-blocking TCP socket. ``what`` names it in messages; port 0 takes a free one.
+
+    ``shared`` lets other sockets of this user listen on the same port (SO_REUSEPORT): the kernel spreads connections
+    over them, and each keeps those that it was given.
 
     Raises:
         SpecError: the host is no address of this machine.
@@ -29,6 +32,8 @@ def listener(host: str, port: int, *, what: str) -> socket.socket:
     listening = socket.socket(family, kind, protocol)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         listening.bind(address)
         listening.listen(BACKLOG)
         listening.setblocking(False)
@@ -46,9 +51,9 @@ def listener(host: str, port: int, *, what: str) -> socket.socket:
     return listening
 
 
-def url_of(listening: socket.socket) -> str:
-    """``http://host:port`` under which the socket is reached from this machine."""
+def url_of(listening: socket.socket, scheme: str = "http") -> str:
+    """``scheme://host:port`` under which the socket is reached from this machine."""
     host, port = listening.getsockname()[:2]
     wildcards = {"0.0.0.0": "127.0.0.1", "::": "::1"}
     host = wildcards.get(host, host)
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

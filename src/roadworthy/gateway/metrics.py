@@ -1,124 +1,186 @@
-"""Prometheus metrics of the gateway, in a registry of its own.
+"""Prometheus metrics of the gateway, made of the tally when somebody asks.
 
-Tenants label counters only; histograms have model, endpoint and outcome. Nothing is labelled by request, session or
-text: a model name counts only if an engine serves it. What each metric tells is in docs/concepts/gateway.md.
+Tenants label counters only; histograms have model, endpoint, operation and outcome. Nothing is labelled by request,
+session or text: a model name counts only if an engine serves it. What each metric tells is in docs/concepts/gateway.md.
+Taking the numbers (``snapshot``) is quick and happens on the relay's loop; writing them out does not.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
+import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from roadworthy.gateway.tally import DURATION_BUCKETS_S, TOKEN_BUCKETS_S, TTFT_BUCKETS_S, WAIT_BUCKETS_S
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from roadworthy.gateway.data.record import RequestRecord
-    from roadworthy.gateway.endpoints import Endpoint
+    from roadworthy.gateway.tally import EngineKey, Tally, TenantKey
 
-TTFT_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0)
-DURATION_BUCKETS_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
-
+PREFIX = "roadworthy_gateway_"
 OTHER_MODEL = "other"
 
-
-class GatewayMetrics:
-    """Counts what the data plane reports.
-
-    Args:
-        endpoints: engines, read when the metrics are rendered.
-        client_connections: how many are open now.
-    """
-
-    def __init__(self, endpoints: Iterable[Endpoint], *, client_connections: Callable[[], int]) -> None:
-        self._endpoints = tuple(endpoints)
-        self.registry = CollectorRegistry()
-        self._requests = self._counter(
-            "requests", "Requests that are over, by how they ended.", "tenant", "outcome", "status_class"
-        )
-        self._tokens = self._counter(
-            "tokens",
-            "Tokens, as usage says or (source=estimate) one for each stream event.",
-            "tenant",
-            "kind",
-            "source",
-        )
-        self._bytes = self._counter(
-            "body_bytes", "Bytes of request bodies in and of answers out.", "tenant", "direction"
-        )
-        self._retries = self._counter("retries", "Engines given up for another, unseen by the client.", "reason")
-        self._ttft = self._histogram("ttft_seconds", "Whole request read to first event relayed.", TTFT_BUCKETS_S)
-        self._duration = self._histogram(
-            "request_duration_seconds", "Whole request read to its end.", DURATION_BUCKETS_S
-        )
-        self.registry.register(_Gauges(self._endpoints, client_connections))
-
-        # label lookups take a lock and build a tuple each; children are few, so keep them
-        self._request_child = lru_cache(4096)(self._requests.labels)
-        self._token_child = lru_cache(4096)(self._tokens.labels)
-        self._byte_child = lru_cache(4096)(self._bytes.labels)
-        self._ttft_child = lru_cache(4096)(self._ttft.labels)
-        self._duration_child = lru_cache(4096)(self._duration.labels)
-
-    def add(self, record: RequestRecord) -> None:
-        """Count one request that is over."""
-        tenant = record.tenant_id
-        self._request_child(tenant, record.ending, f"{record.status // 100}xx").inc()
-        if record.prompt_tokens:
-            self._token_child(tenant, "prompt", "usage").inc(record.prompt_tokens)
-        if record.output_tokens:
-            source = "estimate" if record.tokens_estimated else "usage"
-            self._token_child(tenant, "output", source).inc(record.output_tokens)
-        if record.request_bytes:
-            self._byte_child(tenant, "in").inc(record.request_bytes)
-        if record.response_bytes:
-            self._byte_child(tenant, "out").inc(record.response_bytes)
-        if record.attempts:
-            labels = (self._model(record.model), record.endpoint, record.ending)
-            self._duration_child(*labels).observe(record.duration_s)
-            if record.ttft_s is not None:
-                self._ttft_child(*labels).observe(record.ttft_s)
-
-    def retried(self, reason: str) -> None:
-        self._retries.labels(reason).inc()
-
-    def render(self) -> bytes:
-        """The text exposition. Takes milliseconds with many labels: call it off the event loop."""
-        return generate_latest(self.registry)
-
-    def _model(self, name: str) -> str:
-        return name if any(name in endpoint.models for endpoint in self._endpoints) else OTHER_MODEL
-
-    def _counter(self, name: str, help_text: str, *labels: str) -> Counter:
-        return Counter(f"roadworthy_gateway_{name}", help_text, labels, registry=self.registry)
-
-    def _histogram(self, name: str, help_text: str, buckets: tuple[float, ...]) -> Histogram:
-        labels = ("model", "endpoint", "outcome")
-        return Histogram(f"roadworthy_gateway_{name}", help_text, labels, buckets=buckets, registry=self.registry)
+ENGINE_GAUGES = {
+    "in_flight": "Requests sent to this engine and not over.",
+    "engine_up": "1 if routing takes the engine for healthy.",
+    "engine_draining": "1 if the engine gets no new requests.",
+    "engine_kv_usage_ratio": "KV blocks in use at the last scrape.",
+    "idle_connections": "Open connections to this engine that wait for a request.",
+}
+GAUGES = {
+    "client_connections": "Open client connections.",
+    "requests_in_flight": "Requests that are not over.",
+    "document_loaded_timestamp_seconds": "When the document in force was taken over, in seconds of the epoch.",
+}
+COUNTERS = {
+    "stream_events": "Server-sent events relayed.",
+    "reloads": "Documents taken over while running.",
+    "reloads_refused": "Documents refused while running; the one before stays in force.",
+    "spans_dropped": "Spans not exported because the exporter fell behind.",
+    "log_lines_dropped": "Lines of the access log not written because the disk fell behind.",
+    "worker_restarts": "Workers started again after they died.",
+}
 
 
-class _Gauges(Collector):
-    """What is true now, read from the endpoints when asked instead of kept up to date on every request."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """All numbers of one process at one moment. Sequences hold sums in the order of the families below."""
 
-    def __init__(self, endpoints: tuple[Endpoint, ...], client_connections: Callable[[], int]) -> None:
-        self._endpoints = endpoints
-        self._client_connections = client_connections
+    tenants: Mapping[TenantKey, tuple[int, ...]]
+    engines: Mapping[EngineKey, tuple[tuple[tuple[int, ...], float], ...]]
+    retries: Mapping[str, int]
+    engine_gauges: Mapping[str, Mapping[str, float]]
+    gauges: Mapping[str, float]
+    counters: Mapping[str, int]
+
+
+def snapshot(
+    tally: Tally,
+    *,
+    engine_gauges: Mapping[str, Mapping[str, float]],
+    gauges: Mapping[str, float],
+    counters: Mapping[str, int],
+) -> Snapshot:
+    """The tally's numbers, copied."""
+    tally.fold()
+    return Snapshot(
+        tenants={
+            key: (
+                one.requests, one.prompt_tokens, one.cached_tokens, one.output_tokens, one.request_bytes,
+                one.response_bytes,
+            )
+            for key, one in tally.by_tenant.items()
+        },
+        engines={
+            key: tuple((tuple(one.counts), one.total) for one in (it.duration, it.ttft, it.per_token, it.waited))
+            for key, it in tally.by_engine.items()
+        },
+        retries=dict(tally.retries),
+        engine_gauges=engine_gauges,
+        gauges=gauges,
+        counters=counters,
+    )  # fmt: skip
+
+
+def render(taken: Snapshot, *, worker: str | None = None) -> bytes:
+    """The text exposition; takes milliseconds with many labels, so call it off the relay's loop. ``worker`` labels
+    every line with the process that counted it."""
+    registry = CollectorRegistry()
+    registry.register(_Families(taken, worker))
+    return generate_latest(registry)
+
+
+_TIMES = (
+    ("request_duration_seconds", "Whole request read to its end.", DURATION_BUCKETS_S),
+    ("ttft_seconds", "Whole request read to first event relayed.", TTFT_BUCKETS_S),
+    ("time_per_output_token_seconds", "First event to the end, over the tokens after the first.", TOKEN_BUCKETS_S),
+    ("wait_seconds", "Whole request read until the engine that answered got it.", WAIT_BUCKETS_S),
+)
+"""In the order of ``Snapshot.engines``."""
+
+
+class _Families(Collector):
+    def __init__(self, taken: Snapshot, worker: str | None) -> None:
+        self._taken = taken
+        self._names, self._values = ([], []) if worker is None else (["worker"], [worker])
 
     def collect(self) -> Iterator[Metric]:
-        connections = GaugeMetricFamily("roadworthy_gateway_client_connections", "Open client connections.")
-        connections.add_metric([], self._client_connections())
-        yield connections
-        yield self._each("in_flight", "Requests sent to this engine and not over.", lambda one: one.in_flight)
-        yield self._each("engine_up", "1 if routing takes the engine for healthy.", lambda one: int(one.healthy))
-        yield self._each(
-            "engine_kv_usage_ratio", "KV blocks in use at the last scrape.", lambda one: one.health.kv_usage_ratio
+        yield from self._tenant_counters()
+        yield from self._histograms()
+        retries = self._counter("retries", "Engines given up for another, unseen by the client.", "reason")
+        for reason, count in sorted(self._taken.retries.items()):
+            retries.add_metric([*self._values, reason], count)
+        yield retries
+        for name, text in COUNTERS.items():
+            counter = self._counter(name, text)
+            counter.add_metric(self._values, self._taken.counters.get(name, 0))
+            yield counter
+        for name, text in GAUGES.items():
+            gauge = GaugeMetricFamily(PREFIX + name, text, labels=self._names)
+            gauge.add_metric(self._values, self._taken.gauges.get(name, 0))
+            yield gauge
+        for name, text in ENGINE_GAUGES.items():
+            gauge = GaugeMetricFamily(PREFIX + name, text, labels=[*self._names, "endpoint"])
+            for url, value in self._taken.engine_gauges[name].items():
+                gauge.add_metric([*self._values, url], value)
+            yield gauge
+
+    def _counter(self, name: str, text: str, *labels: str) -> CounterMetricFamily:
+        return CounterMetricFamily(PREFIX + name, text, labels=[*self._names, *labels])
+
+    def _tenant_counters(self) -> Iterator[Metric]:
+        requests: dict[tuple[str, ...], int] = {}
+        tokens: dict[tuple[str, ...], int] = {}
+        sent: dict[tuple[str, ...], int] = {}
+        for (tenant, operation, ending, hundreds, estimated), one in self._taken.tenants.items():
+            count, prompt, cached, output, in_bytes, out_bytes = one
+            _add(requests, (tenant, operation, ending, f"{hundreds}xx"), count)
+            _add(tokens, (tenant, "prompt", "usage"), prompt)
+            _add(tokens, (tenant, "cached", "usage"), cached)
+            _add(tokens, (tenant, "output", "estimate" if estimated else "usage"), output)
+            _add(sent, (tenant, "in"), in_bytes)
+            _add(sent, (tenant, "out"), out_bytes)
+        yield self._filled(
+            self._counter("requests", "Requests that are over, by how they ended.", "tenant", "operation", "outcome",
+                          "status_class"), requests,
+        )  # fmt: skip
+        yield self._filled(
+            self._counter("tokens", "Tokens, as usage says or (source=estimate) one for each stream event.", "tenant",
+                          "kind", "source"), tokens,
+        )  # fmt: skip
+        yield self._filled(
+            self._counter("body_bytes", "Bytes of request bodies in and of answers out.", "tenant", "direction"), sent
         )
 
-    def _each(self, name: str, help_text: str, value: Callable[[Endpoint], float]) -> Metric:
-        gauge = GaugeMetricFamily(f"roadworthy_gateway_{name}", help_text, labels=("endpoint",))
-        for endpoint in self._endpoints:
-            gauge.add_metric([endpoint.url], value(endpoint))
-        return gauge
+    def _filled(self, family: CounterMetricFamily, sums: Mapping[tuple[str, ...], int]) -> Metric:
+        for labels, value in sorted(sums.items()):
+            family.add_metric([*self._values, *labels], value)
+        return family
+
+    def _histograms(self) -> Iterator[Metric]:
+        labels = [*self._names, "model", "endpoint", "operation", "outcome"]
+        for at, (name, text, bounds) in enumerate(_TIMES):
+            family = HistogramMetricFamily(PREFIX + name, text, labels=labels)
+            for key, times in sorted(self._taken.engines.items()):
+                counts, total = times[at]
+                if any(counts):
+                    family.add_metric([*self._values, *key], _buckets(bounds, counts), total)
+            yield family
+
+
+def _buckets(bounds: Sequence[float], counts: Sequence[int]) -> list[tuple[str, float]]:
+    running, out = 0, []
+    for bound, count in zip((*bounds, math.inf), counts, strict=True):
+        running += count
+        out.append(("+Inf" if bound == math.inf else str(bound), float(running)))
+    return out
+
+
+def _add(sums: dict[tuple[str, ...], int], labels: tuple[str, ...], value: int) -> None:
+    if value:
+        sums[labels] = sums.get(labels, 0) + value

@@ -1,31 +1,39 @@
-"""The gateway as one object: start it, ask it how it is, stop it."""
+"""The gateway as one object: start it, ask it how it is, change it, stop it. One process; several are ``workers``."""
 
 from __future__ import annotations
 
 import asyncio
-import secrets
 import time
 from typing import TYPE_CHECKING
 
+from roadworthy.core.errors import RoadworthyError, SpecError
+from roadworthy.gateway import metrics
+from roadworthy.gateway.access_log import AccessLog
 from roadworthy.gateway.admin.app import admin_app
 from roadworthy.gateway.admin.server import AdminServer
-from roadworthy.gateway.books import Books, RecentRate
 from roadworthy.gateway.data.plane import DataPlane
 from roadworthy.gateway.endpoints import Endpoint
+from roadworthy.gateway.kv_events import KvEvents
 from roadworthy.gateway.listen import listener, url_of
-from roadworthy.gateway.metrics import GatewayMetrics
 from roadworthy.gateway.poller import Poller
-from roadworthy.gateway.status import EndpointStatus, GatewayStatus
+from roadworthy.gateway.principal import pepper_of
+from roadworthy.gateway.status import DocumentStatus, EndpointStatus, GatewayStatus
+from roadworthy.gateway.tally import RecentRate, Tally
+from roadworthy.gateway.tls import load, server_context
+from roadworthy.gateway.trace import Tracer
 from roadworthy.route.tenants import TenantBook
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Callable
 
     from roadworthy.gateway.config import GatewayConfig
     from roadworthy.gateway.data.record import RequestRecord
 
 DRAIN_S = 10.0
 """How long ``stop`` lets requests in progress go on, unless told otherwise."""
+
+START_ANEW = "put it back, or start the gateway anew; an upgrade (SIGUSR2) does so without losing a stream"
 
 _RATE_SAMPLE_S = 1.0
 
@@ -35,35 +43,62 @@ class Gateway:
 
     ``async with Gateway(config) as gateway`` starts and stops it. Nothing is opened before ``start``.
 
+    Args:
+        load: reads the document again, for ``reload``; None where there is none to read.
+        data_socket, admin_socket: bound already, by a process that this one shares them with or takes over from.
+        worker: which of several processes this is; None for the only one.
+
     Raises:
-        SpecError: an engine's URL or a tenant's key cannot be used.
+        SpecError: an engine's URL, a tenant's key, or a file of ``tls`` cannot be used.
+        ProbeError: the access log cannot be opened.
+        Unsupported: spans are wanted and the extra ``otel`` is not installed.
     """
 
-    def __init__(self, config: GatewayConfig) -> None:
-        self._host, self._port = config.host, config.port
-        self._admin_host, self._admin_port = config.admin_host, config.admin_port
-        self._sweep_s = config.limits.sweep_s
-        endpoints = {url: Endpoint(url, policy=config.breaker, now_s=time.monotonic) for url in config.endpoints}
-        book = TenantBook(config.tenants, pepper=secrets.token_bytes(32))
-        self._books = Books(tenant.id for tenant in book)
+    def __init__(
+        self,
+        config: GatewayConfig,
+        *,
+        load: Callable[[], GatewayConfig] | None = None,
+        data_socket: socket.socket | None = None,
+        admin_socket: socket.socket | None = None,
+        worker: str | None = None,
+    ) -> None:
+        self._config, self._load, self._worker = config, load, worker
+        endpoints = [self._endpoint(url) for url in config.endpoints]
+        pepper = pepper_of(config.tenants)
+        self._pepper = pepper
+        self._tls = server_context(config.tls)
+        self._tracer = Tracer.to_collector(config.otlp_endpoint, worker=worker or "0") if config.otlp_endpoint else None
+        self._log = AccessLog(config.access_log, worker=worker) if config.access_log else None
+        sinks = [one for one in (self._log and self._log.write, self._tracer and self._tracer.export) if one]
+        self._tally = Tally(self._model_label, sinks)
         self._plane = DataPlane(
             endpoints=endpoints,
-            tenants=book,
+            tenants=TenantBook(config.tenants, pepper=pepper),
+            pepper=pepper,
             limits=config.limits,
-            finished=self._finished,
-            retried=self._retried,
+            routing=config.routing,
+            finished=self._tally.record,
+            retried=self._tally.retried,
             now_s=time.monotonic,
+            session_header=config.session_header,
+            tracer=self._tracer,
+            remote_media=config.remote_media,
         )
-        self._metrics = GatewayMetrics(endpoints.values(), client_connections=lambda: len(self._plane.clients))
-        self._poller = Poller(endpoints.values(), policy=config.poll, now_s=time.monotonic)
+        self._poller = Poller(endpoints, policy=config.poll, now_s=time.monotonic, observer=self._plane.routing)
+        self._kv_events = KvEvents(dict(config.kv_events), self._plane.routing)
         self._event_rate, self._token_rate = RecentRate(), RecentRate()
-        self._data_socket: socket.socket | None = None
-        self._admin_socket: socket.socket | None = None
+        self._data_socket, self._admin_socket = data_socket, admin_socket
         self._server: asyncio.Server | None = None
         self._admin: AdminServer | None = None
         self._ticker: asyncio.Task[None] | None = None
+        self._reloading = asyncio.Lock()
         self._started_s = time.monotonic()
+        self._document = DocumentStatus(loaded_at_s=time.time())
         self._data_url = self._admin_url = ""
+
+    def _endpoint(self, url: str) -> Endpoint:
+        return Endpoint(url, policy=self._config.breaker, now_s=time.monotonic)
 
     # life
 
@@ -74,24 +109,31 @@ class Gateway:
             ProbeError: a port is taken.
             SpecError: a host is no address of this machine.
         """
-        self._data_socket = listener(self._host, self._port, what="gateway.port")
+        config = self._config
+        if self._data_socket is None:
+            self._data_socket = listener(config.host, config.port, what="gateway.port")
         try:
-            self._admin_socket = listener(self._admin_host, self._admin_port, what="gateway.admin_port")
-            self._data_url, self._admin_url = url_of(self._data_socket), url_of(self._admin_socket)
+            if self._admin_socket is None:
+                self._admin_socket = listener(config.admin_host, config.admin_port, what="gateway.admin_port")
+            scheme = "https" if self._tls is not None else "http"
+            self._data_url = url_of(self._data_socket, scheme)
+            self._admin_url = url_of(self._admin_socket)
             self._started_s = time.monotonic()
             await self._poller.start()
+            self._kv_events.start()
             self._admin = AdminServer(admin_app(self), self._admin_socket)
             await self._admin.start()
             self._server = await asyncio.get_running_loop().create_server(
-                self._plane.protocol, sock=self._data_socket, backlog=1024
+                self._plane.protocol, sock=self._data_socket, backlog=1024, ssl=self._tls
             )
             self._ticker = asyncio.create_task(self._tick())
         except BaseException:
             await self.stop(drain_s=0.0)
             raise
 
-    async def stop(self, drain_s: float = DRAIN_S) -> None:
-        """Accept nothing more, let requests in progress end within ``drain_s`` seconds, cut the rest, close all.
+    async def stop(self, drain_s: float | None = DRAIN_S) -> None:
+        """Accept nothing more, let requests in progress end within ``drain_s`` seconds (None: however long they take),
+        cut the rest, close all.
 
         The admin port goes last, so that it can be seen draining. Calling it again does nothing.
         """
@@ -102,12 +144,18 @@ class Gateway:
             self._ticker.cancel()
             await asyncio.gather(self._ticker, return_exceptions=True)
         await self._poller.stop()
+        await self._kv_events.stop()
+        self._tally.fold()
         if self._admin is not None:
             await self._admin.stop()
         for listening in (self._data_socket, self._admin_socket):
             if listening is not None:
                 listening.close()
         self._server = self._admin = self._ticker = self._data_socket = self._admin_socket = None
+        for sink in (self._log, self._tracer):
+            if sink is not None:
+                await asyncio.to_thread(sink.close)
+        self._log = self._tracer = None
 
     async def __aenter__(self) -> Gateway:
         await self.start()
@@ -143,25 +191,60 @@ class Gateway:
     def status(self) -> GatewayStatus:
         """Everything an operator sees, at this moment."""
         plane = self._plane
+        tenants = self._tally.tenants((one.id for one in plane.tenants), plane.admission.in_flight)
         return GatewayStatus(
             ready=self.ready,
             draining=plane.draining,
             uptime_s=time.monotonic() - self._started_s,
             client_connections=len(plane.clients),
             in_flight=len(plane.exchanges),
-            requests=self._books.requests,
+            requests=self._tally.requests,
             stream_events_per_s=self._event_rate.per_s(),
             output_tokens_per_s=self._token_rate.per_s(),
             endpoints=tuple(_endpoint_status(one, time.monotonic()) for one in plane.endpoint_list),
-            tenants=tuple(
-                counts.status(tenant_id, plane.admission.in_flight(tenant_id))
-                for tenant_id, counts in self._books.by_tenant.items()
-            ),
+            tenants=tenants,
+            document=self._document,
         )
 
-    def render_metrics(self) -> bytes:
-        """Prometheus text; call it off the event loop."""
-        return self._metrics.render()
+    def recent(self) -> list[RequestRecord]:
+        """The latest requests that are over, newest first."""
+        self._tally.fold()
+        return list(reversed(self._tally.recent))
+
+    def snapshot(self) -> metrics.Snapshot:
+        """All numbers at this moment; write them out with ``metrics.render``, off this loop."""
+        plane = self._plane
+        engines = plane.endpoint_list
+        return metrics.snapshot(
+            self._tally,
+            engine_gauges={
+                "in_flight": {one.url: one.in_flight for one in engines},
+                "engine_up": {one.url: int(one.healthy) for one in engines},
+                "engine_draining": {one.url: int(one.draining) for one in engines},
+                "engine_kv_usage_ratio": {one.url: one.health.kv_usage_ratio for one in engines},
+                "idle_connections": {one.url: len(one.idle) for one in engines},
+            },
+            gauges={
+                "client_connections": len(plane.clients),
+                "requests_in_flight": len(plane.exchanges),
+                "document_loaded_timestamp_seconds": self._document.loaded_at_s,
+            },
+            counters={
+                "stream_events": plane.stream_events,
+                "reloads": self._document.reloads,
+                "reloads_refused": self._document.refused,
+                "spans_dropped": self._tracer.dropped if self._tracer is not None else 0,
+                "log_lines_dropped": self._log.dropped if self._log is not None else 0,
+            },
+        )
+
+    async def metrics_text(self) -> bytes:
+        """Prometheus text."""
+        return await asyncio.to_thread(metrics.render, self.snapshot(), worker=self._worker)
+
+    def _model_label(self, name: str) -> str:
+        known = any(name in endpoint.models for endpoint in self._plane.endpoint_list)
+        return name if known else metrics.OTHER_MODEL
 
     # what it is told
 
@@ -173,23 +256,84 @@ class Gateway:
         """Send no new requests to the engine at ``url`` (or do again). Raises KeyError for one that is not ours."""
         self._plane.endpoints[url].draining = draining
 
-    def _finished(self, record: RequestRecord) -> None:
-        self._books.add(record)
-        self._metrics.add(record)
+    async def reload(self) -> str | None:
+        """Read the document again and take over tenants, keys, engines, limits and TLS files, without touching a
+        request in progress. A document that cannot be used changes nothing.
 
-    def _retried(self, reason: str) -> None:
-        self._metrics.retried(reason)
+        Returns:
+            What is wrong with it; None when it is in force.
+        """
+        async with self._reloading:
+            try:
+                if self._load is None:
+                    raise SpecError("there is no document to read again")
+                await self._take_over(await asyncio.to_thread(self._load))
+            except RoadworthyError as error:
+                hint = f"; hint: {error.hint}" if error.hint else ""
+                details = "".join(f"; {problem}" for problem in getattr(error, "problems", ()))
+                self._document = _after_refusal(self._document, f"{error}{details}{hint}")
+            else:
+                self._document = DocumentStatus(
+                    loaded_at_s=time.time(), reloads=self._document.reloads + 1, refused=self._document.refused
+                )
+            if self._log is not None:
+                self._log.reopen()
+            return self._document.problem
+
+    async def _take_over(self, config: GatewayConfig) -> None:
+        """All that can fail comes first, so that a document is taken over whole or not at all."""
+        before, plane = self._config, self._plane
+        for name in ("host", "port", "admin_port", "workers", "otlp_endpoint", "access_log", "session_header"):
+            was, wanted = getattr(before, name), getattr(config, name)
+            if was != wanted:
+                raise SpecError(
+                    f"gateway.{name}: {wanted!r} was {was!r}, and is fixed at the start",
+                    hint=START_ANEW,
+                )
+        if before.routing != config.routing or (before.tls.cert is None) != (config.tls.cert is None):
+            raise SpecError(
+                "gateway: routing, lanes, and TLS on or off are fixed at the start",
+                hint=START_ANEW,
+            )
+        book = TenantBook(config.tenants, pepper=self._pepper)
+        known = plane.endpoints
+        endpoints = [known.get(url) or self._endpoint(url) for url in config.endpoints]
+        if self._tls is not None:
+            server_context(config.tls)  # the files are right, before the context in use gets them
+            load(self._tls, config.tls)
+        self._config = config
+        plane.set_limits(config.limits, remote_media=config.remote_media)
+        plane.set_tenants(book, plane.admission.renewed(book))
+        plane.set_endpoints(endpoints)
+        for url, endpoint in known.items():
+            if url not in plane.endpoints:
+                endpoint.retire()
+        self._poller.watch(endpoints)
+        if config.kv_events != before.kv_events:
+            await self._kv_events.stop()
+            self._kv_events = KvEvents(dict(config.kv_events), plane.routing)
+            self._kv_events.start()
 
     async def _tick(self) -> None:
         next_sample_s = 0.0
         while True:
-            await asyncio.sleep(self._sweep_s)
+            await asyncio.sleep(self._config.limits.sweep_s)
             self._plane.sweep()
+            self._tally.fold()
             now_s = time.monotonic()
             if now_s >= next_sample_s:
                 next_sample_s = now_s + _RATE_SAMPLE_S
                 self._event_rate.sample(now_s, self._plane.stream_events)
-                self._token_rate.sample(now_s, sum(one.output_tokens for one in self._books.by_tenant.values()))
+                self._token_rate.sample(now_s, self._tally.output_tokens)
+
+
+def _after_refusal(document: DocumentStatus, problem: str) -> DocumentStatus:
+    return DocumentStatus(
+        loaded_at_s=document.loaded_at_s,
+        reloads=document.reloads,
+        refused=document.refused + 1,
+        problem=problem,
+    )
 
 
 def _endpoint_status(endpoint: Endpoint, now_s: float) -> EndpointStatus:

@@ -48,11 +48,35 @@ class TenantStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentStatus:
+    """The document in force: when it was taken over (seconds of the epoch), how many have been since the start, how
+    many were refused, and what was wrong with the last one if it was refused."""
+
+    loaded_at_s: float
+    reloads: int = 0
+    refused: int = 0
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerStatus:
+    """One process. ``draining`` ones finish their streams and end, after an upgrade."""
+
+    id: str
+    pid: int
+    ready: bool
+    draining: bool
+    in_flight: int
+    requests: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayStatus:
     """All of it at one moment.
 
     ``stream_events_per_s`` is the mean of the last seconds, an estimate of output tokens a second: an engine sends one
-    event a token unless it decodes several at a step; plain answers are not in it.
+    event a token unless it decodes several at a step; plain answers are not in it. ``workers`` are the processes where
+    there are several; all other figures are their sums.
     """
 
     ready: bool
@@ -65,3 +89,5 @@ class GatewayStatus:
     output_tokens_per_s: float
     endpoints: tuple[EndpointStatus, ...]
     tenants: tuple[TenantStatus, ...]
+    document: DocumentStatus
+    workers: tuple[WorkerStatus, ...] = ()

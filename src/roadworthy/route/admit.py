@@ -24,11 +24,19 @@ BUSY_RETRY_AFTER_S = 1.0
 class _Standing:
     """What one tenant holds now."""
 
-    __slots__ = ("in_flight", "rate")
+    __slots__ = ("in_flight", "per_minute", "rate")
 
     def __init__(self, tenant: Tenant) -> None:
         self.in_flight = 0
-        self.rate = MinuteRate(tenant.requests_per_minute) if tenant.requests_per_minute else None
+        self.per_minute: int | None = None
+        self.rate: MinuteRate | None = None
+        self.follow(tenant)
+
+    def follow(self, tenant: Tenant) -> None:
+        """The tenant's limits are these from now on; a rate that stays the same keeps its state."""
+        if tenant.requests_per_minute != self.per_minute:
+            self.per_minute = tenant.requests_per_minute
+            self.rate = MinuteRate(self.per_minute) if self.per_minute else None
 
 
 class Lease:
@@ -51,6 +59,16 @@ class Admission:
 
     def __init__(self, tenants: Iterable[Tenant]) -> None:
         self._standing = {tenant.id: _Standing(tenant) for tenant in tenants}
+
+    def renewed(self, tenants: Iterable[Tenant]) -> Admission:
+        """The same for ``tenants`` as they are now: what is held of those that stay is held on."""
+        renewed = Admission(tenants)
+        for tenant in tenants:
+            before = self._standing.get(tenant.id)
+            if before is not None:
+                before.follow(tenant)
+                renewed._standing[tenant.id] = before
+        return renewed
 
     def in_flight(self, tenant_id: str) -> int:
         return self._standing[tenant_id].in_flight

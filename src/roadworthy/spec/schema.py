@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from roadworthy.spec import kinds
 from roadworthy.spec.cost_schema import COST
 from roadworthy.spec.fields import Field, ListOf, Section, Settings
+from roadworthy.spec.gateway_schema import SERVING_FIELDS
 from roadworthy.spec.host_schema import HOST_FIELDS
 from roadworthy.spec.kubernetes_schema import KUBERNETES
 from roadworthy.spec.routing_schema import KV_EVENTS_FIELD, ROUTING_FIELDS
@@ -391,6 +392,7 @@ GATEWAY = Section(
                 "a URL such as redis://host:6379", r"[a-z][a-z0-9+.-]*:/[!-~]+", example="redis://cache:6379", most=1000
             ),
         ),
+        *SERVING_FIELDS,
         *ROUTING_FIELDS,
     ),
 )

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
+from roadworthy.spec.gateway_values import TlsSpec
 from roadworthy.spec.kubernetes import KubernetesSpec
 from roadworthy.spec.routing_values import Lanes, RoutingSpec
 
@@ -196,6 +197,11 @@ class GatewaySpec:
     workers: int = 1
     state_url: str | None = None
     shared_url: str | None = None
+    tls: TlsSpec = field(default_factory=TlsSpec)
+    access_log: str | None = None
+    otlp_endpoint: str | None = None
+    first_byte_timeout_s: float = 600.0
+    remote_media: Literal["refuse", "allow"] = "refuse"
     routing: RoutingSpec = field(default_factory=RoutingSpec)
     lanes: Lanes = field(default_factory=Lanes)
 

@@ -112,11 +112,12 @@ def test_metrics_count_by_tenant_and_outcome_and_never_by_request() -> None:
             answer = await admin.get("/metrics")
             text = answer.text
         assert answer.headers["content-type"].startswith("text/plain")
-        assert 'requests_total{outcome="ok",status_class="2xx",tenant="acme"} 2.0' in text
-        assert 'requests_total{outcome="refused",status_class="4xx",tenant="acme"} 1.0' in text
+        assert 'requests_total{operation="chat",outcome="ok",status_class="2xx",tenant="acme"} 2.0' in text
+        assert 'requests_total{operation="chat",outcome="refused",status_class="4xx",tenant="acme"} 1.0' in text
         assert 'tokens_total{kind="output",source="usage",tenant="acme"} 3.0' in text
-        assert f'ttft_seconds_count{{endpoint="{engine.url}",model="m",outcome="ok"}} 1.0' in text
-        assert f'request_duration_seconds_count{{endpoint="{engine.url}",model="m",outcome="ok"}} 2.0' in text
+        of_engine = f'{{endpoint="{engine.url}",model="m",operation="chat",outcome="ok"}}'
+        assert f"ttft_seconds_count{of_engine} 1.0" in text
+        assert f"request_duration_seconds_count{of_engine} 2.0" in text
         assert "session-text" not in text
         assert "model-text" not in text
 
@@ -129,7 +130,7 @@ def test_every_metric_has_its_place_in_the_docs() -> None:
     async def test() -> None:
         async with FakeEngine(plain()) as engine, gateway_before(engine) as gateway, client_of(gateway) as client:
             await client.ask(post(chat(stream=False)))
-            names = set(re.findall(r"^# TYPE (\S+)", gateway.render_metrics().decode(), re.MULTILINE))
+            names = set(re.findall(r"^# TYPE (\S+)", (await gateway.metrics_text()).decode(), re.MULTILINE))
         names = {name for name in names if not name.endswith("_created")}
         assert len(names) >= 10
         assert [name for name in sorted(names) if f"`{name}`" not in documented] == []

@@ -177,7 +177,7 @@ def test_unsafe_framing_is_refused_and_the_connection_closed(request_bytes: byte
         pytest.param(post("{}".encode("utf-16")), 400, "invalid_json", id="UTF-16"),
         pytest.param(post(b"\xff{}"), 400, "invalid_json", id="no UTF-8"),
         pytest.param(post(b"[" * 100_000), 400, "invalid_json", id="deep"),
-        pytest.param(post(b'{"model": "m", "x": ' + b"9" * 5000 + b"}"), 400, "invalid_json", id="endless number"),
+        pytest.param(post(b'{"model": "m", "n": ' + b"9" * 5000 + b"}"), 400, "invalid_value", id="endless number"),
         pytest.param(post(b"{}"), 400, "invalid_model", id="no model"),
         pytest.param(post({"model": 3}), 400, "invalid_model", id="model of another type"),
         pytest.param(post({"model": "m", "stream": "yes"}), 400, "invalid_value", id="stream of another type"),

@@ -34,7 +34,6 @@ def test_what_goes_in_comes_out_and_only_at_the_ends_of_events(given_stream: tup
         passed += out
     assert stream.startswith(passed)
     assert passed + gate.rest() == stream
-    assert gate.passed_bytes == len(stream)
 
 
 @given(split_streams(), st.integers(1, 12))
@@ -54,15 +53,10 @@ def test_the_first_event_is_judged_the_same_wherever_reads_end(given_stream: tup
     assert set(verdicts) <= {"wait", whole}
 
 
-@given(st.sampled_from([429, 503, 500, 502]), split_streams())
-def test_a_refusal_in_the_first_event_is_seen_wherever_reads_end(
-    code: int, given_stream: tuple[bytes, list[bytes]]
-) -> None:
+@given(st.sampled_from([429, 503, 500, 502]))
+def test_a_refusal_in_the_first_event_is_seen_wherever_reads_end(code: int) -> None:
     refusal = b': ping\r\n\r\ndata: {"error": {"message": "x", "code": %d}}\n\n' % code
     gate = EventGate(hold_bytes=10_000)
     verdicts = [gate.look(bytes([byte])) for byte in refusal]
     assert verdicts[-1] == ("full" if code in (429, 503) else "hard")
     assert set(verdicts[:-1]) == {"wait"}
-    gate.forget()
-    stream, pieces = given_stream
-    assert b"".join(gate.take(piece) for piece in pieces) + gate.rest() == stream, "nothing of the refusal is left"

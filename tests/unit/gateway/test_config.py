@@ -8,10 +8,8 @@ from dataclasses import replace
 import pytest
 
 from roadworthy.core.errors import ProbeError, SpecError, Unsupported
-from roadworthy.gateway.books import RecentRate, TenantCounts
 from roadworthy.gateway.config import GatewayConfig, not_enforced
 from roadworthy.gateway.data.limits import Limits
-from roadworthy.gateway.data.record import RequestRecord
 from roadworthy.gateway.listen import listener, url_of
 from roadworthy.spec.values import Deployment, Endpoint, EngineSpec, GatewaySpec, ModelRef, Tenant
 
@@ -21,7 +19,6 @@ DEPLOYMENT = Deployment(
     engine=EngineSpec(endpoints=(Endpoint(url="http://a:1"), Endpoint(url="http://b:1"))),
     gateway=GatewaySpec(host="0.0.0.0", port=8000, admin_port=8001),
 )
-RECORD = RequestRecord(tenant_id="t", model="m", endpoint="http://a", ending="ok", status=200, output_tokens=4)
 
 
 def test_the_promised_limits() -> None:
@@ -64,7 +61,7 @@ def test_an_engine_named_twice_is_refused() -> None:
         GatewayConfig(endpoints=("http://a:1", "http://a:1"))
 
 
-@pytest.mark.parametrize("fields", [{"workers": 2}, {"state_url": "sqlite:///x"}, {"shared_url": "redis://x"}])
+@pytest.mark.parametrize("fields", [{"state_url": "sqlite:///x"}, {"shared_url": "redis://x"}])
 def test_settings_that_are_not_carried_out_are_refused_and_never_ignored(fields: dict[str, object]) -> None:
     deployment = replace(DEPLOYMENT, gateway=replace(DEPLOYMENT.gateway, **fields))  # type: ignore[arg-type]
     with pytest.raises(Unsupported, match=f"gateway.{next(iter(fields))}"):
@@ -97,28 +94,3 @@ def test_a_wildcard_address_is_told_as_one_that_can_be_called() -> None:
     if socket.has_ipv6:
         with listener("::1", 0, what="gateway.port") as six:
             assert url_of(six) == f"http://[::1]:{six.getsockname()[1]}"
-
-
-def test_tenants_are_counted_by_how_their_requests_ended() -> None:
-    counts = TenantCounts()
-    for ending, estimated in (
-        ("ok", False),
-        ("ok", True),
-        ("refused", True),
-        ("engine_error", True),
-        ("client_left", True),
-    ):
-        counts.add(replace(RECORD, ending=ending, tokens_estimated=estimated))  # type: ignore[arg-type]
-    status = counts.status("t", 3)
-    assert (status.requests, status.refused, status.failed, status.in_flight) == (5, 1, 1, 3)
-    assert (status.output_tokens, status.output_tokens_estimated) == (20, 16)
-
-
-def test_a_rate_is_of_the_last_seconds_alone() -> None:
-    rate = RecentRate()
-    assert rate.per_s() == 0.0
-    for second in range(20):
-        rate.sample(float(second), 1000 if second >= 10 else 0)
-    assert rate.per_s() == 0.0
-    rate.sample(20.0, 1500)
-    assert rate.per_s() == pytest.approx(100.0)

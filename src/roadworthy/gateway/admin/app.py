@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,23 +12,35 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from roadworthy.gateway.access_log import profile
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from starlette.requests import Request
 
+    from roadworthy.gateway.data.record import RequestRecord
     from roadworthy.gateway.status import GatewayStatus
+
+MOST_BODY_BYTES = 64 * 1024
 
 
 class AdminView(Protocol):
-    """What the admin port may ask of the gateway; the seam along which it can move to a thread or process."""
+    """What the admin port may ask of the gateway, and tell it."""
 
     @property
     def ready(self) -> bool: ...
     def status(self) -> GatewayStatus: ...
-    def render_metrics(self) -> bytes: ...
+    def recent(self) -> Sequence[RequestRecord]: ...
+    def set_draining(self, url: str, draining: bool) -> None: ...
+    async def reload(self) -> str | None: ...
+    async def metrics_text(self) -> bytes: ...
 
 
 def admin_app(view: AdminView) -> Starlette:
-    """``/healthz`` (the process lives), ``/readyz`` (an engine can take a request), ``/metrics``, ``/api/status``."""
+    """``/healthz`` (the process lives), ``/readyz`` (an engine can take a request), ``/metrics``, ``/api/status``,
+    ``/api/requests`` (the latest, one by one); and by POST ``/api/reload``, ``/api/engines/drain`` and
+    ``/api/engines/undrain`` with ``{"url": ...}``."""
 
     async def healthz(_: Request) -> Response:
         return PlainTextResponse("ok\n")
@@ -39,17 +51,45 @@ def admin_app(view: AdminView) -> Starlette:
         return PlainTextResponse("no healthy engine, see /api/status\n", status_code=503)
 
     async def metrics(_: Request) -> Response:
-        return Response(await asyncio.to_thread(view.render_metrics), media_type=CONTENT_TYPE_LATEST)
+        return Response(await view.metrics_text(), media_type=CONTENT_TYPE_LATEST)
 
     async def status(_: Request) -> Response:
         return JSONResponse(asdict(view.status()))
 
+    async def requests(_: Request) -> Response:
+        return JSONResponse({"requests": [profile(one) for one in view.recent()]})
+
+    async def reload(_: Request) -> Response:
+        problem = await view.reload()
+        document = asdict(view.status().document)
+        if problem is None:
+            return JSONResponse({"document": document})
+        return _error(
+            422, problem, "document_refused", hint="the document before stays in force; mend it and try again"
+        )
+
+    async def drain(request: Request) -> Response:
+        return await _drain(request, draining=True)
+
+    async def undrain(request: Request) -> Response:
+        return await _drain(request, draining=False)
+
+    async def _drain(request: Request, *, draining: bool) -> Response:
+        url = await _url_in(request)
+        if url is None:
+            return _error(400, 'the body must be {"url": "http://HOST:PORT"}', "invalid_json")
+        try:
+            view.set_draining(url.rstrip("/"), draining)
+        except KeyError:
+            known = ", ".join(one.url for one in view.status().endpoints)
+            return _error(404, f"no engine {url[:200]!r}", "engine_not_found", hint=f"there are {known}")
+        return JSONResponse({"url": url, "draining": draining})
+
     async def refused(_: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        body = {"message": error.detail, "type": "not_found_error", "code": "not_found", "param": None, "hint": None}
         if error.status_code == 405:
-            body |= {"type": "invalid_request_error", "code": "method_not_allowed"}
-        return JSONResponse({"error": body}, status_code=error.status_code, headers=error.headers)
+            return _error(405, error.detail, "method_not_allowed", headers=dict(error.headers or {}))
+        return _error(error.status_code, error.detail, "not_found", kind="not_found_error")
 
     return Starlette(
         routes=[
@@ -57,6 +97,37 @@ def admin_app(view: AdminView) -> Starlette:
             Route("/readyz", readyz),
             Route("/metrics", metrics),
             Route("/api/status", status),
+            Route("/api/requests", requests),
+            Route("/api/reload", reload, methods=["POST"]),
+            Route("/api/engines/drain", drain, methods=["POST"]),
+            Route("/api/engines/undrain", undrain, methods=["POST"]),
         ],
         exception_handlers={HTTPException: refused},
     )
+
+
+async def _url_in(request: Request) -> str | None:
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > MOST_BODY_BYTES:
+            return None
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    url = value.get("url") if isinstance(value, dict) else None
+    return url if isinstance(url, str) else None
+
+
+def _error(
+    status: int,
+    message: str,
+    code: str,
+    *,
+    kind: str = "invalid_request_error",
+    hint: str | None = None,
+    headers: dict[str, str] | None = None,
+) -> Response:
+    body = {"message": message, "type": kind, "code": code, "param": None, "hint": hint}
+    return JSONResponse({"error": body}, status_code=status, headers=headers)

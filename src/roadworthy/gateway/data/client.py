@@ -5,53 +5,63 @@ What a pipelining client sends meanwhile is kept, and read when its turn comes.
 
 ::
 
-    head --> body --> busy (queued or in progress) --> head ...
-      \\________\\_______________\\--> linger: answered with an error, read and thrown away until the client closes
+    idle -> head --> body --> (queued or in progress) --> idle ...
+      \\______\\_______\\__--> linger: answered with an error, read and thrown away until the client closes
+
+A request whose head is the same bytes as the one before on its connection skips the parser (``counted``: the rest of
+its body is counted, not parsed); so do nearly all requests of a client's library.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Literal, cast
 
 import httptools
 
+from roadworthy.gateway.data.answers import CONTINUE, JSON, refusal_headers, response_head
 from roadworthy.gateway.data.errors import BadRequest, error_body
-from roadworthy.gateway.data.request import Request, body_too_large, head_too_large
+from roadworthy.gateway.data.request import Head, Request, body_too_large, head_too_large
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from roadworthy.core.errors import Refused
     from roadworthy.gateway.data.exchange import Exchange
     from roadworthy.gateway.data.plane import DataPlane
 
-State = Literal["idle", "head", "body", "linger"]
+State = Literal["idle", "head", "body", "counted", "linger"]
 
-_REASONS = {status.value: status.phrase for status in HTTPStatus}
-_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-_JSON = b"application/json"
+_NO_TRANSPORT = asyncio.Transport()
+"""Stands where no connection has been made yet."""
+
+LARGE_BYTES = 32 * 1024
+"""Answers above it are written after their head instead of copied behind it."""
 
 
 class ClientConnection(asyncio.Protocol):
     """One connection of the data port."""
 
     __slots__ = (
-        "_chunked", "_close_after", "_exchange", "_parse_error", "_parser", "_paused", "_plane", "_pumping", "_queue",
-        "_raw_head_bytes", "_request", "_since_s", "_state", "_tail", "_transport",
+        "_chunked", "_close_after", "_exchange", "_known", "_known_bytes", "_out", "_parse_error", "_parser", "_paused",
+        "_plane", "_pumping", "_queue", "_raw_head", "_raw_head_bytes", "_request", "_since_s", "_state", "_tail",
     )  # fmt: skip
 
     def __init__(self, plane: DataPlane) -> None:
         self._plane = plane
-        self._transport: asyncio.Transport | None = None
+        self._out: asyncio.Transport = _NO_TRANSPORT
         self._parser = httptools.HttpRequestParser(self)
         self._state: State = "idle"
         self._since_s = plane.now_s()  # of the state, or the last byte of a body
-        self._request = Request()
+        self._request = Request(Head())
         self._queue: deque[Request] = deque()
         self._parse_error: Refused | None = None  # answered after what was queued before it
         self._tail = b""  # read ahead while busy
+        self._raw_head = b""  # of the message that the parser is in, when it came in one read
         self._raw_head_bytes = 0
+        self._known: Head | None = None  # the last head that may come again, and its bytes
+        self._known_bytes = b""
         self._exchange: Exchange | None = None
         self._pumping = False
         self._paused = False
@@ -61,19 +71,31 @@ class ClientConnection(asyncio.Protocol):
     # what the event loop calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
+        self._out = cast("asyncio.Transport", transport)
         high = self._plane.limits.write_buffer_bytes
-        self._transport.set_write_buffer_limits(high=high, low=high // 4)
+        self._out.set_write_buffer_limits(high=high, low=high // 4)
         self._plane.clients.add(self)
 
     def data_received(self, data: bytes) -> None:
-        if self._state == "linger":
+        state = self._state
+        if state == "counted":
+            self._count(data)
+            return
+        if state == "linger":
             return
         if self._exchange is not None or self._queue:
             self._tail += data
             if len(self._tail) > self._plane.limits.pipelined_bytes:
                 self._out.pause_reading()
             return
+        if state == "idle" and self._known is not None and data.startswith(self._known_bytes):
+            known = self._known
+            if known.epoch == self._plane.epoch and not self._raw_head_bytes:
+                self._request = Request(known)
+                self._state = "counted"
+                self._count(data[len(self._known_bytes) :])
+                return
+            self._known = None
         self._feed(data)
         self._pump()
 
@@ -101,51 +123,78 @@ class ClientConnection(asyncio.Protocol):
         exchange, self._exchange = self._exchange, None
         self._queue.clear()
         self._tail = b""
+        self._known = None
         self._state = "linger"
         if exchange is not None:
             exchange.client_left()
 
+    # a request whose head is known
+
+    def _count(self, data: bytes) -> None:
+        """More of the body of a request that needs no parser."""
+        request = self._request
+        wanted_bytes = request.head.content_length - request.body_bytes
+        size = len(data)
+        if size > wanted_bytes:
+            data, self._tail = data[:wanted_bytes], data[wanted_bytes:]
+            size = wanted_bytes
+        request.body.append(data)
+        request.body_bytes += size
+        if size < wanted_bytes:
+            self._since_s = self._plane.now_s()
+            return
+        self._state = "idle"
+        self._start(request)
+        if self._exchange is None and self._tail:
+            self._pump()
+
     # what the parser calls
 
     def on_message_begin(self) -> None:
-        self._request = Request()
+        self._request = Request(Head(self._plane.session_header))
         self._state = "head"
         self._since_s = self._plane.now_s()
 
     def on_url(self, part: bytes) -> None:
-        self._request.add_url(part)
+        self._request.head.add_url(part)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._request.add_header(name, value)
+        self._request.head.add_header(name, value)
 
     def on_headers_complete(self) -> None:
         request, parser = self._request, self._parser
-        request.head_complete(
+        head = request.head
+        head.complete(
             method=parser.get_method(), version=parser.get_http_version(), keep_alive=parser.should_keep_alive()
         )
         self._state = "body"
         self._raw_head_bytes = 0
-        problem = request.framing_problem(self._plane.limits)
+        problem = head.framing_problem(self._plane.limits)
         if problem is None and parser.should_upgrade():
             problem = BadRequest("upgrades are not offered", code="upgrade_not_offered", hint="speak plain HTTP/1.1")
         if problem is not None:
             self._stop_reading(problem)
             return
-        request.refused = self._plane.screen(request)
-        if request.expects_continue:
-            if request.refused is not None:
-                self._stop_reading(request.refused)
+        self._plane.screen(head)
+        if head.refused is None and head.content_length > head.most_bytes:
+            self._stop_reading(body_too_large(head.most_bytes))
+            return
+        if head.expects_continue:
+            if head.refused is not None:
+                self._stop_reading(head.refused)
             elif not self._queue:
-                self._write(_CONTINUE)
+                self._write(CONTINUE)
+        elif self._raw_head and head.reusable:
+            self._known, self._known_bytes = head, self._raw_head
 
     def on_body(self, part: bytes) -> None:
         request = self._request
         request.body_bytes += len(part)
         self._since_s = self._plane.now_s()
-        if request.body_bytes > self._plane.limits.body_bytes:
+        if request.body_bytes > request.head.most_bytes:
             request.body.clear()
-            self._stop_reading(body_too_large(self._plane.limits))
-        elif request.refused is None:
+            self._stop_reading(body_too_large(request.head.most_bytes))
+        elif request.head.refused is None:
             request.body.append(part)
 
     def on_message_complete(self) -> None:
@@ -153,11 +202,17 @@ class ClientConnection(asyncio.Protocol):
             return
         self._state = "idle"
         self._since_s = self._plane.now_s()
+        self._raw_head = b""  # what follows in this read starts elsewhere
         self._queue.append(self._request)
         if len(self._queue) > self._plane.limits.pipelined_requests:
             self._stop_reading(BadRequest("too many requests sent ahead", code="malformed_request"))
 
     def _feed(self, data: bytes) -> None:
+        if self._state == "idle" and not self._raw_head_bytes and data.startswith(b"POST "):
+            end = data.find(b"\r\n\r\n") + 4
+            self._raw_head = data[:end] if 4 <= end <= self._plane.limits.known_head_bytes else b""
+        elif self._state != "body":
+            self._raw_head = b""
         if self._state in ("idle", "head"):
             self._raw_head_bytes = len(data) + (self._raw_head_bytes if self._state == "head" else 0)
         try:
@@ -171,7 +226,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _queue_closes(self) -> bool:
         """Whether the last whole request asked to close: what follows it is nobody's."""
-        return bool(self._queue) and not self._queue[-1].keep_alive
+        return bool(self._queue) and not self._queue[-1].head.keep_alive
 
     def _stop_reading(self, refused: Refused) -> None:
         """Called inside the parser, which then takes no more: answer with ``refused`` and close."""
@@ -189,19 +244,13 @@ class ClientConnection(asyncio.Protocol):
         try:
             while self._exchange is None and self._state != "linger" and not self._paused:
                 if self._queue:
-                    request = self._queue.popleft()
-                    if request.refused is not None:
-                        self._plane.turned_away(request.refused, request)
-                        self.refuse(request.refused, request)
-                    else:
-                        self._exchange = self._plane.begin(self, request)
-                        if self._exchange is not None:
-                            self._exchange.dispatch()
+                    self._start(self._queue.popleft())
                 elif self._parse_error is not None:
                     refused = self._parse_error
                     self._plane.turned_away(refused, self._request)
                     self._close_after = True
-                    self._answer(refused.status, error_body(refused), self._request, headers=_extra(refused))
+                    dialect = self._request.head.dialect
+                    self._answer(refused.status, error_body(refused, dialect), self._request, refusal_headers(refused))
                 elif self._tail:
                     data, self._tail = self._tail, b""
                     if not self._out.is_closing():
@@ -212,50 +261,80 @@ class ClientConnection(asyncio.Protocol):
         finally:
             self._pumping = False
 
+    def _start(self, request: Request) -> None:
+        refused = request.head.refused
+        if refused is not None:
+            self._plane.turned_away(refused, request)
+            self.refuse(refused, request)
+            return
+        exchange = self._plane.begin(self, request)
+        if exchange is not None:
+            self._exchange = exchange
+            exchange.dispatch()
+
     def exchange_over(self, exchange: Exchange) -> None:
         """The exchange has answered, in whatever way."""
         if self._exchange is exchange:
             self._exchange = None
             self._since_s = self._plane.now_s()
-            self._pump()
+            if self._queue or self._tail or self._parse_error is not None:
+                self._pump()
 
     # answers
 
     def refuse(self, refused: Refused, request: Request) -> None:
         """Our own error as a response."""
-        self.respond(refused.status, error_body(refused), request, headers=_extra(refused))
+        body = error_body(refused, request.head.dialect)
+        self.respond(refused.status, body, request, headers=refusal_headers(refused))
 
     def respond(
-        self, status: int, body: bytes, request: Request, *, content_type: bytes = _JSON, headers: bytes = b""
+        self, status: int, body: bytes, request: Request, *, content_type: bytes = JSON, headers: bytes = b""
     ) -> None:
         """A whole response; afterwards the connection is kept if the client and we both want that."""
-        self._close_after = not request.keep_alive or self._plane.draining
-        self._answer(status, body, request, content_type=content_type, headers=headers)
+        self._close_after = not request.head.keep_alive or self._plane.draining
+        self._answer(status, body, request, headers, content_type)
 
-    def _answer(
-        self, status: int, body: bytes, request: Request, *, content_type: bytes = _JSON, headers: bytes = b""
-    ) -> None:
-        headers += b"content-length: %d\r\n" % len(body)
-        head = _head(status, content_type, headers, self._close_after, request)
-        self._write(head, b"" if request.method == "HEAD" else body)
+    def _answer(self, status: int, body: bytes, request: Request, headers: bytes, content_type: bytes = JSON) -> None:
+        framing = b"content-length: %d\r\n" % len(body)
+        head = response_head(status, content_type, headers, framing, self._close_after, request)
+        if request.head.method == "HEAD":
+            body = b""
+        if len(body) > LARGE_BYTES:
+            self._write(head)
+            self._write(body)
+        else:
+            self._write(head + body)
         if self._close_after:
             self._linger()
 
-    def begin_stream(self, request: Request, *, content_type: bytes, headers: bytes, exchange: Exchange) -> None:
-        """The head of a stream; ``write_events`` and ``end_stream`` follow."""
-        self._chunked = request.version == "1.1"
-        self._close_after = not request.keep_alive or not self._chunked or self._plane.draining
-        framing = b"transfer-encoding: chunked\r\n" if self._chunked else b""
-        framing += b"cache-control: no-store\r\n"
-        self._write(_head(200, content_type, headers + framing, self._close_after, request))
+    def begin_stream(
+        self, request: Request, *, content_type: bytes, headers: bytes, exchange: Exchange, first: bytes
+    ) -> None:
+        """The head of a stream and its ``first`` events; ``write_events`` and ``end_stream`` follow."""
+        self._chunked = request.head.version == "1.1"
+        self._close_after = not request.head.keep_alive or not self._chunked or self._plane.draining
+        framing = b"cache-control: no-store\r\n"
+        if self._chunked:
+            framing = b"transfer-encoding: chunked\r\n" + framing
+        head = response_head(200, content_type, headers, framing, self._close_after, request)
+        self._write(head + self._framed(first) if first else head)
         if self._paused:
             exchange.client_paused()
 
-    def write_events(self, data: bytes) -> None:
-        self._write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+    @property
+    def raw_write(self) -> Callable[[bytes], None] | None:
+        """Where bytes may be written that are chunked already; None if this stream is not."""
+        return self._out.write if self._chunked else None
 
-    def end_stream(self, *, close: bool) -> None:
-        if self._chunked:
+    def write_events(self, data: bytes) -> None:
+        self._write(self._framed(data))
+
+    def _framed(self, data: bytes) -> bytes:
+        return b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data
+
+    def end_stream(self, *, close: bool, ended: bool = False) -> None:
+        """``ended``: the last chunk has been written already."""
+        if self._chunked and not ended:
             self._write(b"0\r\n\r\n")
         if close or self._close_after:
             self._linger()
@@ -273,6 +352,8 @@ class ClientConnection(asyncio.Protocol):
             self._out.resume_reading()
             if self._out.can_write_eof():
                 self._out.write_eof()
+            else:  # TLS: closing sends what is written, then says so
+                self._out.close()
 
     def abort(self) -> None:
         self._exchange = None
@@ -303,7 +384,7 @@ class ClientConnection(asyncio.Protocol):
         elif self._state == "head" or (self._state == "idle" and self._raw_head_bytes):
             if lasted_s > limits.head_timeout_s:
                 self._time_out("the head of the request took too long")
-        elif self._state == "body":
+        elif self._state in ("body", "counted"):
             if lasted_s > limits.body_timeout_s:
                 self._time_out("the body of the request stopped coming")
         elif lasted_s > limits.keep_alive_s:
@@ -313,15 +394,11 @@ class ClientConnection(asyncio.Protocol):
         self._parse_error = BadRequest(message, code="request_timeout", status=408, hint="send it again")
         self._pump()
 
-    def _write(self, *data: bytes) -> None:
-        # between a broken connection and the word of it, uvloop's transports raise when written to
-        if not self._out.is_closing():
-            self._out.writelines(data)
-
-    @property
-    def _out(self) -> asyncio.Transport:
-        assert self._transport is not None
-        return self._transport
+    def _write(self, data: bytes) -> None:
+        try:
+            self._out.write(data)
+        except RuntimeError:  # uvloop: closed, and the word of it is on its way to us
+            return
 
 
 class _StopReading(Exception):
@@ -330,35 +407,3 @@ class _StopReading(Exception):
 
 def _malformed(error: Exception) -> Refused:
     return BadRequest(f"not a well-formed HTTP/1.1 request: {error}", code="malformed_request")
-
-
-def _extra(refused: Refused) -> bytes:
-    """Headers that go with an error."""
-    headers = b"x-roadworthy-decision: " + refused.code.encode("ascii") + b"\r\n"
-    if refused.status == 401:
-        headers += b"www-authenticate: Bearer\r\n"
-    if refused.retry_after_s is not None:
-        headers += b"retry-after: %d\r\n" % max(1, -int(-refused.retry_after_s // 1))
-    if isinstance(refused, MethodNotAllowed):
-        headers += b"allow: " + refused.allowed.encode("ascii") + b"\r\n"
-    return headers
-
-
-class MethodNotAllowed(BadRequest):
-    """405; ``allowed`` is the method that the path takes."""
-
-    def __init__(self, message: str, *, allowed: str) -> None:
-        super().__init__(message, code="method_not_allowed", status=405, hint=f"use {allowed}")
-        self.allowed = allowed
-
-
-def _head(status: int, content_type: bytes, headers: bytes, close: bool, request: Request) -> bytes:
-    line = f"HTTP/1.1 {status} {_REASONS.get(status, 'Status')}\r\n".encode("ascii")
-    connection = b""
-    if close:
-        connection = b"connection: close\r\n"
-    elif request.version == "1.0":
-        connection = b"connection: keep-alive\r\n"
-    kind = b"content-type: " + content_type + b"\r\n" if content_type else b""
-    ours = b"x-request-id: " + request.id.encode("ascii") + b"\r\n" if request.id else b""
-    return line + kind + ours + headers + connection + b"\r\n"

@@ -8,15 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 
 _BLANK_LINE = re.compile(rb"\r\n\r\n|\n\n|\r\r|\n\r\n|\r\n\n")
 _LINE = re.compile(rb"\r\n|\n|\r")
-_USAGE = re.compile(rb'"usage"\s*:\s*(?=\{)')
-_DECODER = json.JSONDecoder()
-
-TAIL_BYTES = 4096
-"""How much of a stream's end is kept to find ``usage``; vLLM 0.32's last events together take under 1 KiB."""
 
 
 def end_of_last_event(data: bytes) -> int:
@@ -36,12 +30,17 @@ def first_event(data: bytes) -> bytes | None:
     """
     start = 0
     for blank in _BLANK_LINE.finditer(data):
-        lines = _LINE.split(data[start : blank.start()])
-        payload = [line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:")]
-        if payload:
-            return b"\n".join(payload)
+        payload = payload_of(data[start : blank.start()])
+        if payload is not None:
+            return payload
         start = blank.end()
     return None
+
+
+def payload_of(event: bytes) -> bytes | None:
+    """The ``data:`` lines of one event, joined; None when it has none."""
+    lines = [line[5:].removeprefix(b" ") for line in _LINE.split(event) if line.startswith(b"data:")]
+    return b"\n".join(lines) if lines else None
 
 
 def error_status(payload: bytes) -> int | None:
@@ -62,30 +61,16 @@ def error_status(payload: bytes) -> int | None:
     return code if isinstance(code, int) and 400 <= code <= 599 else 500
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """Tokens as the engine counted them."""
+def without_private_text(data: bytes) -> tuple[bytes, bool]:
+    """Whole events with their errors scrubbed of addresses and paths, and whether one of them was an error."""
+    from roadworthy.gateway.data.errors import scrubbed
 
-    prompt_tokens: int
-    output_tokens: int
-
-
-def last_usage(data: bytes) -> Usage | None:
-    """The last ``usage`` object in the end of a stream or in an answer; None when there is none.
-
-    Inside generated text the quotes are escaped, so the pattern only matches the engine's own field.
-    """
-    for match in reversed(list(_USAGE.finditer(data))):
-        try:
-            value, _ = _DECODER.raw_decode(data[match.end() :].decode("utf-8", "replace"))
-            return Usage(
-                prompt_tokens=int(value["prompt_tokens"]), output_tokens=int(value.get("completion_tokens") or 0)
-            )
-        except (ValueError, KeyError, TypeError):
-            continue
-    return None
-
-
-def ends_in_error(tail: bytes) -> bool:
-    """Whether the engine itself ended the stream with an error event."""
-    return b'{"error":' in tail
+    out, start, failed = [], 0, False
+    for blank in _BLANK_LINE.finditer(data):
+        event, start = data[start : blank.end()], blank.end()
+        payload = payload_of(event)
+        if payload is not None and error_status(payload) is not None:
+            failed = True
+            event = scrubbed(event)
+        out.append(event)
+    return b"".join(out) + data[start:], failed

@@ -20,20 +20,20 @@ from typing import TYPE_CHECKING, Literal
 
 from roadworthy.gateway.data import errors
 from roadworthy.gateway.data.engine import EngineConnection
-from roadworthy.gateway.data.events import last_usage
 from roadworthy.gateway.data.record import Ending, RequestRecord
 from roadworthy.gateway.data.stream import FULL, EventGate
-from roadworthy.route.pick import least_load
+from roadworthy.gateway.data.usage import Usage, usage_of
+from roadworthy.route.pick import choose
 
 if TYPE_CHECKING:
     from roadworthy.core.errors import Refused
-    from roadworthy.gateway.data.body import CompletionBody
     from roadworthy.gateway.data.client import ClientConnection
     from roadworthy.gateway.data.plane import DataPlane
     from roadworthy.gateway.data.request import Request
+    from roadworthy.gateway.data.work import Work
     from roadworthy.gateway.endpoints import Endpoint
     from roadworthy.route.admit import Lease
-    from roadworthy.route.values import RouteRequest
+    from roadworthy.route.state import Placement
 
 Phase = Literal["dispatch", "peek", "collect", "relay", "over"]
 Failure = Literal["connect", "full", "hard"]
@@ -43,63 +43,63 @@ CLIENT_LEFT_STATUS = 499
 
 
 class Exchange:
-    """Drives one completion request from admission to its end."""
+    """Drives one request from admission to its end."""
 
     __slots__ = (
-        "_answer", "_attempts", "_body", "_client", "_connect_task", "_connection", "_content_type", "_endpoint",
-        "_failure", "_first_byte_s", "_gate", "_hard_failures", "_lease", "_outcome", "_parts", "_paused_s", "_phase",
-        "_plane", "_received_bytes", "_request", "_retried_stale", "_route", "_started_s", "_status", "_tried",
+        "_attempts", "_by", "_client", "_connect_task", "_connection", "_content_type", "_endpoint", "_failure",
+        "_first_byte_s", "_gate", "_hard_failures", "_lease", "_outcome", "_parts", "_paused_s", "_phase",
+        "_placement", "_plane", "_received_bytes", "_request", "_retried_stale", "_sent_s",
+        "_started_s", "_status", "_tried", "_work", "end_passed",
     )  # fmt: skip
 
     def __init__(
-        self,
-        plane: DataPlane,
-        client: ClientConnection,
-        request: Request,
-        body: CompletionBody,
-        route: RouteRequest,
-        lease: Lease,
+        self, plane: DataPlane, client: ClientConnection, request: Request, work: Work, lease: Lease, started_s: float
     ) -> None:
         self._plane, self._client, self._request = plane, client, request
-        self._body, self._route, self._lease = body, route, lease
-        self._started_s = plane.now_s()
+        self._work, self._lease = work, lease
+        self._started_s = self._sent_s = started_s
         self._phase: Phase = "dispatch"
         self._endpoint: Endpoint | None = None
+        self._placement: Placement | None = None
         self._connection: EngineConnection | None = None
         self._connect_task: asyncio.Task[None] | None = None
-        self._tried: list[str] = []
+        self._tried: tuple[str, ...] = ()
         self._attempts = self._hard_failures = 0
         self._failure: Failure = "connect"
         self._retried_stale = False
-        self._outcome = "routed"
+        self._outcome = self._by = ""
         self._status = 0
         self._content_type = b""
         self._parts: list[bytes] = []
         self._received_bytes = 0
-        self._answer = b""  # a plain one, whole
-        self._gate = EventGate(plane.limits.peek_bytes)
+        self._gate: EventGate | None = None
         self._first_byte_s: float | None = None
         self._paused_s: float | None = None
+        self.end_passed = False  # the last chunk has gone to the client as it came
 
     # dispatch
 
     def dispatch(self) -> None:
         """Send to the best engine not tried yet; answer with an error when there is none."""
-        plane = self._plane
-        decision = least_load(plane.endpoint_list, self._route, tried=self._tried)
+        plane, work = self._plane, self._work
+        if work.engine_url is None:
+            decision = choose(plane.endpoint_list, work.route, tried=self._tried, state=plane.routing)
+        else:
+            decision = choose(plane.only(work.engine_url), work.route, tried=self._tried)
         if decision.endpoint is None:
             self._give_up(decision.outcome)
             return
-        self._outcome = decision.outcome
-        self._endpoint = plane.endpoints[decision.endpoint]
-        self._endpoint.begin(plane.next_ordinal())
+        self._outcome, self._by = decision.outcome, decision.by
+        self._endpoint = endpoint = plane.endpoints[decision.endpoint]
+        endpoint.begin(plane.next_ordinal())
+        self._placement = plane.routing.dispatched(work.route, endpoint.url)
         self._retried_stale = False
         self._attempts += 1
-        connection = self._endpoint.take_idle()
+        connection = endpoint.take_idle()
         if connection is not None:
             self._send(connection)
         else:
-            self._connect(self._endpoint)
+            self._connect(endpoint)
 
     def _connect(self, endpoint: Endpoint) -> None:
         self._connect_task = self._plane.spawn(self._open_and_send(endpoint))
@@ -128,14 +128,9 @@ class Exchange:
 
     def _send(self, connection: EngineConnection) -> None:
         self._connection = connection
-        head = (
-            f"POST {self._request.path} HTTP/1.1\r\nHost: {connection.endpoint.authority}\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(self._body.forward)}\r\n"
-            f"X-Request-Id: {self._request.id}\r\n"
-        )
-        if self._request.traceparent is not None:
-            head += f"traceparent: {self._request.traceparent}\r\n"
-        connection.send(self, head.encode("ascii") + b"\r\n", self._body.forward)
+        head, body = self._work.for_engine(connection.endpoint, self._request)
+        connection.send(self, head, body)
+        self._sent_s = connection.sent_s
 
     def _attempt_failed(self, failure: Failure) -> None:
         """This engine will not answer and the client has seen nothing: settle with the engine, try another."""
@@ -145,12 +140,12 @@ class Exchange:
             endpoint.said_full()
         else:
             endpoint.failed(to_connect=failure == "connect")
-        self._let_go()
-        self._tried.append(endpoint.url)
+        self._let_go(answered=False)
+        self._tried = (*self._tried, endpoint.url)
         self._failure = failure
         self._phase = "dispatch"
         self._parts, self._received_bytes = [], 0
-        self._gate.forget()
+        self._gate = None
         if failure == "hard":
             self._hard_failures += 1
             if self._hard_failures >= self._plane.limits.hard_failures:
@@ -160,12 +155,15 @@ class Exchange:
         self.dispatch()
 
     def _give_up(self, outcome: str) -> None:
+        work = self._work
         if outcome == "model_not_found":
             refused = errors.BadRequest(
-                f"no engine serves model {self._route.model!r}", code="model_not_found", status=404, param="model",
+                f"no engine serves model {work.route.model!r}", code="model_not_found", status=404, param="model",
                 hint="GET /v1/models lists the names",
             )  # fmt: skip
             self._fail_for_good(refused, "refused")
+        elif outcome == "lane_full":
+            self._fail_for_good(errors.lane_full(), "no_engine")
         elif not self._tried:
             self._fail_for_good(errors.engines_unavailable("every one is draining"), "no_engine")
         elif self._failure == "hard":
@@ -177,13 +175,15 @@ class Exchange:
 
     def _fail_for_good(self, refused: Refused, ending: Ending) -> None:
         """Answer with ``refused``: as a response while the client has seen nothing, else as the stream's last event."""
+        relayed, gate = self._phase == "relay", self._gate
         self._drop_connection()
-        if self._phase == "relay":
-            start = b"\n\n" if self._gate.mid_event else b""
-            self._client.write_events(start + errors.closing_events(refused))
+        if relayed:
+            start = b"\n\n" if gate is not None and gate.mid_event else b""
+            self._client.write_events(start + errors.closing_events(refused, self._request.head.dialect))
             self._settle(ending, refused.status)
             self._client.end_stream(close=True)
         else:
+            self._outcome = refused.code
             self._settle(ending, refused.status)
             self._client.refuse(refused, self._request)
         self._client.exchange_over(self)
@@ -194,12 +194,16 @@ class Exchange:
         if connection is not self._connection:
             return
         self._status, self._content_type = status, content_type
-        if status in FULL:
+        if status == 200:
+            if self._work.stream and content_type[:17].lower() == b"text/event-stream":
+                self._phase = "peek"
+                self._gate = EventGate(self._plane.limits.peek_bytes)
+            else:
+                self._phase = "collect"
+        elif status in FULL:
             self._attempt_failed("full")
-        elif status >= 500:
+        elif status >= 500 and status != 501:  # not implemented: the next engine would say the same
             self._attempt_failed("hard")
-        elif status == 200 and self._body.stream and content_type.lower().startswith(b"text/event-stream"):
-            self._phase = "peek"
         else:
             self._phase = "collect"
 
@@ -207,9 +211,9 @@ class Exchange:
         if connection is not self._connection:
             return
         if self._phase == "relay":
-            self._relay(data)
+            self._relay(connection, data)
         elif self._phase == "peek":
-            self._peek(data)
+            self._peek(connection, data)
         else:
             self._received_bytes += len(data)
             if self._received_bytes > self._plane.limits.plain_answer_bytes:
@@ -220,28 +224,32 @@ class Exchange:
     def engine_complete(self, connection: EngineConnection) -> None:
         if connection is not self._connection:
             return
-        self._connection = None
         if self._phase == "collect":
+            self._connection = None
             self._respond_plain()
             return
+        gate = self._gate
+        assert gate is not None
         if self._phase == "peek":  # ended without one event: pass on what there is
-            self._start_relay()
-        if rest := self._gate.rest():
+            self._start_relay(connection, b"")
+        self._connection = None
+        if rest := gate.rest():
+            gate.passed(rest, connection.last_byte_s)
             self._client.write_events(rest)
-        self._endpoint_answered()
-        self._settle("engine_error" if self._gate.ended_in_error() else "ok", 200)
-        self._client.end_stream(close=False)
+        self._settle("engine_error" if gate.failed else "ok", 200)
+        self._client.end_stream(close=False, ended=self.end_passed)
         self._client.exchange_over(self)
 
     def engine_lost(self, connection: EngineConnection) -> None:
         """The connection broke, or what came over it was not HTTP."""
         if connection is not self._connection:
             return
-        self._connection = None
         if self._phase == "relay":
             self._endpoint_failed()
             self._fail_for_good(errors.engine_failed(), "engine_error")
-        elif connection.answers and not connection.bytes_seen and not self._retried_stale:
+            return
+        self._connection = None
+        if connection.answers and not connection.bytes_seen and not self._retried_stale:
             # an idle connection that the engine closed just as we wrote: not a failure of the engine
             assert self._endpoint is not None
             self._retried_stale = True
@@ -249,49 +257,63 @@ class Exchange:
         else:
             self._attempt_failed("hard")
 
-    def _peek(self, data: bytes) -> None:
-        verdict = self._gate.look(data)
+    def _peek(self, connection: EngineConnection, data: bytes) -> None:
+        gate = self._gate
+        assert gate is not None
+        verdict = gate.look(data)
         if verdict == "relay":
-            self._start_relay()
-            self._relay(b"")
+            self._start_relay(connection, gate.take(b""))
         elif verdict != "wait":
             self._attempt_failed(verdict)
 
-    def _start_relay(self) -> None:
+    def _start_relay(self, connection: EngineConnection, first: bytes) -> None:
+        gate, endpoint = self._gate, self._endpoint
+        assert gate is not None
+        assert endpoint is not None
         self._phase = "relay"
-        self._endpoint_answered()
-        self._first_byte_s = self._plane.now_s()
+        endpoint.answered()
+        self._first_byte_s = connection.last_byte_s
+        if first:
+            gate.passed(first, connection.last_byte_s)
         self._client.begin_stream(
-            self._request, content_type=self._content_type, headers=self._own_headers(), exchange=self
+            self._request, content_type=self._content_type, headers=self._own_headers(), exchange=self, first=first
         )
+        self._pass_whole_reads(connection, gate)
 
-    def _relay(self, data: bytes) -> None:
+    def _relay(self, connection: EngineConnection, data: bytes) -> None:
         gate = self._gate
-        before = gate.events
+        assert gate is not None
         passed = gate.take(data)
         if passed:
-            self._plane.stream_events += gate.events - before
+            gate.passed(passed, connection.last_byte_s)
             self._client.write_events(passed)
+        self._pass_whole_reads(connection, gate)
+
+    def _pass_whole_reads(self, connection: EngineConnection, gate: EventGate) -> None:
+        """From here on reads of whole events need no look, if client and engine frame them alike."""
+        write = self._client.raw_write
+        if write is not None and gate.empty:
+            connection.relay_to(write, gate)
 
     def _respond_plain(self) -> None:
-        self._answer = b"".join(self._parts)
-        self._endpoint_answered()
-        self._settle("ok" if self._status < 400 else "rejected", self._status)
+        parts = self._parts
+        answer = parts[0] if len(parts) == 1 else b"".join(parts)
+        status = self._status
+        assert self._endpoint is not None
+        self._endpoint.answered()
+        self._received_bytes = len(answer)
+        if status < 400:
+            self._settle("ok", status, usage_of(answer))
+        else:
+            self._settle("rejected", status)
+            answer = self._plane.readable_error(answer, status, self._request)
         self._client.respond(
-            self._status,
-            self._answer,
-            self._request,
-            content_type=self._content_type,
-            headers=self._own_headers(),
+            status, answer, self._request, content_type=self._content_type, headers=self._own_headers()
         )
         self._client.exchange_over(self)
 
     def _own_headers(self) -> bytes:
-        # the model's name is the client's text: it passed JSON, so it may hold a line end
-        model = self._route.model.encode("ascii", "backslashreplace").replace(b"\r", b"").replace(b"\n", b"")
-        return (
-            b"x-roadworthy-decision: " + self._outcome.encode("ascii") + b"\r\nx-roadworthy-model: " + model + b"\r\n"
-        )
+        return self._plane.own_headers(self._outcome, self._work.route.model)
 
     # what the client does
 
@@ -299,8 +321,9 @@ class Exchange:
         """The client is gone: close the engine's connection at once, which makes the engine stop."""
         if self._phase == "over":
             return
+        status = self._status if self._phase == "relay" else CLIENT_LEFT_STATUS
         self._abandon()
-        self._settle("client_left", CLIENT_LEFT_STATUS if self._phase != "relay" else self._status)
+        self._settle("client_left", status)
 
     def client_paused(self) -> None:
         self._paused_s = self._plane.now_s()
@@ -316,15 +339,20 @@ class Exchange:
 
     def check(self, now_s: float) -> None:
         """Called by the sweep: end what has been silent for too long."""
-        limits = self._plane.limits
+        limits, connection, gate = self._plane.limits, self._connection, self._gate
+        if gate is not None:
+            gate.fold()
+            self._tell_events(gate)
         if self._paused_s is not None:
             if now_s - self._paused_s > limits.client_stall_s:
                 self._abandon()
                 self._settle("client_stalled", self._status)
                 self._client.abort()
-        elif self._connection is not None and now_s - self._connection.last_byte_s > limits.engine_silence_s:
-            self._endpoint_failed()
-            self._fail_for_good(errors.engine_silent(), "engine_timeout")
+        elif connection is not None:
+            silent_s = now_s - connection.last_byte_s
+            if silent_s > limits.engine_silence_s or (silent_s > limits.first_byte_s and not connection.bytes_seen):
+                self._endpoint_failed()
+                self._fail_for_good(errors.engine_silent(), "engine_timeout")
 
     def cut(self) -> None:
         """The gateway stops and waited long enough."""
@@ -346,15 +374,14 @@ class Exchange:
         if task is not None:
             task.cancel()
 
-    def _let_go(self) -> None:
+    def _let_go(self, *, answered: bool, prompt_tokens: int | None = None) -> None:
         self._drop_connection()
         endpoint, self._endpoint = self._endpoint, None
         if endpoint is not None:
             endpoint.end()
-
-    def _endpoint_answered(self) -> None:
-        if self._endpoint is not None:
-            self._endpoint.answered()
+        placement, self._placement = self._placement, None
+        if placement is not None:
+            self._plane.routing.ended(placement, answered=answered, prompt_tokens=prompt_tokens)
 
     def _endpoint_failed(self) -> None:
         if self._endpoint is not None:
@@ -364,32 +391,66 @@ class Exchange:
         if self._endpoint is not None:
             self._endpoint.breaker.abandoned()
 
-    def _settle(self, ending: Ending, status: int) -> None:
+    def _tell_events(self, gate: EventGate) -> None:
+        self._plane.stream_events += gate.events - gate.events_told
+        gate.events_told = gate.events
+
+    def _settle(self, ending: Ending, status: int, usage: Usage | None = None) -> None:
         """Runs once, whatever the way out."""
         if self._phase == "over":
             return
-        url = self._endpoint.url if self._endpoint is not None else (self._tried[-1] if self._tried else "")
-        self._let_go()
+        gate, endpoint, work = self._gate, self._endpoint, self._work
+        url = endpoint.url if endpoint is not None else (self._tried[-1] if self._tried else "")
+        sent_bytes, events, itl_p99_s = self._received_bytes, 0, None
+        if gate is not None:
+            usage = gate.usage()
+            sent_bytes, events, itl_p99_s = gate.passed_bytes, gate.events, gate.itl_p99_s()
+            self._tell_events(gate)
+        self._let_go(
+            answered=self._phase == "relay" or ending == "ok",
+            prompt_tokens=usage.prompt_tokens or None if usage is not None else None,
+        )
         self._lease.release()
         self._phase = "over"
-        now_s = self._plane.now_s()
-        usage = last_usage(self._answer) if self._answer else self._gate.usage()
+        started_s, first_s = self._started_s, self._first_byte_s
+        block_tokens = endpoint.block_tokens if endpoint is not None else 0
+        if usage is None:
+            usage, estimated = Usage(0, max(0, events - 1)), True  # less [DONE]
+        else:
+            estimated = False
+        route = work.route
         self._plane.finished(
             self,
             RequestRecord(
-                tenant_id=self._route.tenant_id,
-                model=self._route.model,
+                request_id=route.request_id,
+                tenant_id=route.tenant_id,
+                operation=work.operation,
+                model=route.model,
                 endpoint=url,
+                decision=self._outcome,
+                by=self._by,
                 ending=ending,
                 status=status,
-                stream=self._body.stream,
+                stream=work.stream,
                 attempts=self._attempts,
-                request_bytes=self._route.prompt_bytes,
-                response_bytes=self._gate.passed_bytes + len(self._answer),
-                ttft_s=None if self._first_byte_s is None else self._first_byte_s - self._started_s,
-                duration_s=now_s - self._started_s,
-                prompt_tokens=usage.prompt_tokens if usage else 0,
-                output_tokens=usage.output_tokens if usage else max(0, self._gate.events - 1),  # less [DONE]
-                tokens_estimated=usage is None,
+                request_bytes=self._request.body_bytes,
+                response_bytes=sent_bytes,
+                started_s=started_s,
+                ttft_s=None if first_s is None else first_s - started_s,
+                duration_s=self._plane.now_s() - started_s,
+                waited_s=self._sent_s - started_s,
+                itl_p99_s=itl_p99_s,
+                prompt_tokens=usage.prompt_tokens,
+                output_tokens=usage.output_tokens,
+                cached_tokens=usage.cached_tokens,
+                tokens_estimated=estimated,
+                queue_s=usage.queue_s,
+                prefill_s=usage.prefill_s,
+                decode_s=usage.decode_s,
+                kv_blocks_estimate=-(-(usage.prompt_tokens + usage.output_tokens) // block_tokens)
+                if block_tokens
+                else 0,
+                io_wait_s=work.io_wait_s,
+                trace=work.trace,
             ),
         )

@@ -24,6 +24,10 @@ class Limits:
         write_buffer_bytes: waiting for a slow client; beyond it the engine's connection is no longer read.
         client_stall_s: a client that takes nothing for so long while data waits is cut off.
         connect_timeout_s: to open a connection to an engine.
+        known_head_bytes: a head up to that long is kept with its connection, so that the next one like it need not be
+            parsed.
+        first_byte_s: longest wait for an engine's first byte; then 504. A plain answer's first byte comes with its last
+            token.
         engine_silence_s: longest silence of an engine, before its first byte or between two; then 504.
         engine_idle_s: an unused connection is closed after it. Below vLLM's own 5 s (``VLLM_HTTP_TIMEOUT_KEEP_ALIVE``),
             so that the engine seldom closes first.
@@ -46,6 +50,8 @@ class Limits:
     write_buffer_bytes: int = 64 * KIB
     client_stall_s: float = 120.0
     connect_timeout_s: float = 2.0
+    known_head_bytes: int = 2 * KIB
+    first_byte_s: float = 600.0
     engine_silence_s: float = 600.0
     engine_idle_s: float = 4.0
     plain_answer_bytes: int = 64 * MIB

@@ -10,120 +10,243 @@ from typing import TYPE_CHECKING, Any
 
 from roadworthy.core.errors import Refused
 from roadworthy.gateway.data import errors
-from roadworthy.gateway.data.body import read_completion
-from roadworthy.gateway.data.client import ClientConnection, MethodNotAllowed
+from roadworthy.gateway.data.answers import MethodNotAllowed
+from roadworthy.gateway.data.body import read_body, with_fields
+from roadworthy.gateway.data.client import ClientConnection
 from roadworthy.gateway.data.exchange import Exchange
 from roadworthy.gateway.data.record import RequestRecord
+from roadworthy.gateway.data.request import RequestIds
+from roadworthy.gateway.data.response_ids import ResponseIds
+from roadworthy.gateway.data.routes import ROUTES, STORED, STORED_ROUTES
+from roadworthy.gateway.data.work import Work
+from roadworthy.gateway.principal import Principal
 from roadworthy.route.admit import Admission, check_model
-from roadworthy.route.values import RouteRequest
+from roadworthy.route.state import RoutingState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Iterable
 
     from roadworthy.gateway.data.limits import Limits
-    from roadworthy.gateway.data.request import Request
+    from roadworthy.gateway.data.request import Head, Request
+    from roadworthy.gateway.data.routes import Route
     from roadworthy.gateway.endpoints import Endpoint
+    from roadworthy.gateway.trace import Tracer
+    from roadworthy.route.admit import Lease
+    from roadworthy.route.settings import RoutingSettings
     from roadworthy.route.tenants import TenantBook
+    from roadworthy.route.values import RouteRequest
     from roadworthy.spec.values import Tenant
-
-ROUTES = {"/v1/chat/completions": "POST", "/v1/completions": "POST", "/v1/models": "GET"}
-"""Paths that exist, each with its method. Anything else an engine serves is not reachable from the data port."""
 
 LAST_WORDS_S = 0.5
 """How long a stopping gateway waits for clients to take what is already written to them."""
+
+_HEADERS_KEPT = 1024
 
 
 class DataPlane:
     """The data port without its socket.
 
     Args:
-        endpoints: engines by URL, in the document's order.
+        endpoints: engines, in the document's order.
+        pepper: the secret of salts and response ids.
         finished: hears of every request that is over; must be quick and must not raise.
         retried: hears why an engine was given up for another, unseen by the client.
         now_s: seconds that only rise.
+        session_header: names the conversation that a request belongs to.
+        tracer: says which requests are traced; None for none.
+        remote_media: let engines fetch media by URL.
     """
 
     def __init__(
         self,
         *,
-        endpoints: Mapping[str, Endpoint],
+        endpoints: Iterable[Endpoint],
         tenants: TenantBook,
+        pepper: bytes,
         limits: Limits,
+        routing: RoutingSettings,
         finished: Callable[[RequestRecord], None],
         retried: Callable[[str], None],
         now_s: Callable[[], float],
+        session_header: str = "x-session-id",
+        tracer: Tracer | None = None,
+        remote_media: bool = False,
     ) -> None:
-        self.endpoints = dict(endpoints)
-        self.endpoint_list = tuple(self.endpoints.values())
-        self.tenants = tenants
-        self.admission = Admission(tenants)
         self.limits = limits
         self.retried = retried
         self.now_s = now_s
         self.draining = False
+        self.epoch = 0  # rises whenever a head that was screened before has to be screened again
         self.stream_events = 0  # relayed since the start: the live measure of tokens a second
         self.clients: set[ClientConnection] = set()
         self.exchanges: set[Exchange] = set()
         self._finished = finished
+        self._tracer = tracer
+        self._pepper = pepper
+        self._remote_media = remote_media
+        self._response_ids = ResponseIds(pepper)
+        self._ids = RequestIds()
         self._ordinal = itertools.count(1)
+        self._own_headers: dict[tuple[str, str], bytes] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._emptied: asyncio.Event | None = None
         self._clients_gone: asyncio.Event | None = None
+        self.session_header = session_header.lower().encode("ascii")
+        self.routing = RoutingState(routing)
+        self.set_endpoints(endpoints)
+        self.set_tenants(tenants, Admission(tenants))
 
     def protocol(self) -> ClientConnection:
         """A protocol for one more client; the factory that ``loop.create_server`` wants."""
         return ClientConnection(self)
 
+    # what may change while it runs
+
+    def set_endpoints(self, endpoints: Iterable[Endpoint]) -> None:
+        """Send new requests to these; those in progress at an engine that is left out go on."""
+        self.endpoint_list = tuple(endpoints)
+        self.endpoints = {one.url: one for one in self.endpoint_list}
+        self.routing.set_engines(self.endpoints)
+
+    def set_tenants(self, tenants: TenantBook, admission: Admission) -> None:
+        """Know these tenants from the next request on; those in progress keep what they hold."""
+        self.tenants, self.admission = tenants, admission
+        self._principals = {one.id: Principal(one, pepper=self._pepper) for one in tenants}
+        self.epoch += 1
+
+    def set_limits(self, limits: Limits, *, remote_media: bool) -> None:
+        self.limits, self._remote_media = limits, remote_media
+        self.epoch += 1
+
     # decisions
 
-    def screen(self, request: Request) -> Refused | None:
-        """Look at a head before its body is read: path, method, key. Sets ``request.tenant``."""
+    def screen(self, head: Head) -> None:
+        """Look at a head before its body is read: path, method, key. Sets ``route`` and ``principal``, or
+        ``refused``."""
+        head.epoch = self.epoch
+        head.most_bytes = self.limits.body_bytes
+        try:
+            head.route = self._route(head)
+            head.most_bytes = min(head.most_bytes, head.route.body_bytes)
+            head.principal = self._principal(head)
+        except Refused as refused:
+            head.refused = refused
+
+    def _route(self, head: Head) -> Route:
         if self.draining:
-            return errors.shutting_down()
-        method = ROUTES.get(request.path)
-        if method is None:
-            return errors.BadRequest(
-                f"no such path: {request.path[:100]}",
-                code="not_found",
-                status=404,
-                hint=f"there are {', '.join(ROUTES)}",
+            raise errors.shutting_down()
+        route = ROUTES.get(head.path)
+        if route is None:
+            if head.path.startswith(STORED) and len(head.path) > len(STORED):
+                cancel = head.path.endswith("/cancel")
+                allowed = ("POST",) if cancel else ("GET", "DELETE")
+                if head.method not in allowed:
+                    raise MethodNotAllowed(f"{STORED}ID does not take {head.method}", allowed=", ".join(allowed))
+                return STORED_ROUTES[head.method]
+            raise errors.BadRequest(
+                f"no such path: {head.path[:100]}", code="not_found", status=404, hint=f"there are {', '.join(ROUTES)}"
             )
-        if method != request.method:
-            return MethodNotAllowed(f"{request.path} does not take {request.method}", allowed=method)
-        request.tenant = self.tenants.find(request.key)
-        if request.tenant is None:
-            what = "no API key was given" if request.key is None else "the API key is not known"
-            return Refused(what, code="invalid_api_key", status=401, hint="send Authorization: Bearer KEY")
-        return None
+        if route.method != head.method:
+            raise MethodNotAllowed(f"{head.path} does not take {head.method}", allowed=route.method)
+        return route
+
+    def _principal(self, head: Head) -> Principal:
+        tenant = self.tenants.find(head.key)
+        if tenant is None:
+            what = "no API key was given" if head.key is None else "the API key is not known"
+            raise Refused(what, code="invalid_api_key", status=401, hint="send Authorization: Bearer KEY")
+        return self._principals[tenant.id]
 
     def begin(self, client: ClientConnection, request: Request) -> Exchange | None:
         """Start a whole request: an exchange to dispatch, or None when it is answered already."""
-        assert request.tenant is not None
-        if request.path == "/v1/models":
-            client.respond(200, self._models(request.tenant), request)
-            return None
+        head = request.head
+        route, principal = head.route, head.principal
+        assert route is not None
+        assert principal is not None
+        request.id = self._ids.next()
+        started_s = self.now_s()
         try:
-            body = read_completion(b"".join(request.body))
-            request.body.clear()
-            route = RouteRequest(
-                tenant_id=request.tenant.id,
-                model=body.model,
-                stream=body.stream,
-                max_tokens=body.max_tokens,
-                prompt_bytes=request.body_bytes,
-                session_id=request.session_id,
-            )
-            lease = self.admission.admit(request.tenant, route, self.now_s())
+            if route.operation == "models":
+                client.respond(200, self._models(principal.tenant), request)
+                return None
+            if route.operation == "response_by_id":
+                work = self._stored(request, principal)
+            else:
+                work = self._work(request, route, principal)
+            lease = self._admit(principal.tenant, work.route, started_s)
         except Refused as refused:
             self.turned_away(refused, request)
             client.refuse(refused, request)
             return None
-        exchange = Exchange(self, client, request, body, route, lease)
+        exchange = Exchange(self, client, request, work, lease, started_s)
         self.exchanges.add(exchange)
         return exchange
 
+    def _work(self, request: Request, route: Route, principal: Principal) -> Work:
+        parts, head = request.body, request.head
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        parts.clear()
+        body = read_body(route, data, remote_media=self._remote_media)
+        forward = with_fields(body.forward, principal.salt_field) if route.salted else body.forward
+        engine_url = None
+        if body.previous_response_id is not None:
+            engine_url = self._holder(body.previous_response_id, principal, "previous_response_id")
+        return Work(
+            route=self.routing.describe(
+                tenant_id=principal.tenant.id, model=body.model, stream=body.stream, body=data,
+                max_tokens=body.max_tokens, session_id=head.session_id, request_id=request.id.decode("ascii"),
+            ),
+            operation=route.operation, path=head.path, body=forward, stream=body.stream, engine_url=engine_url,
+            response_ids=self._response_ids if route.operation == "responses" else None,
+            trace=self._trace(request),
+        )  # fmt: skip
+
+    def _trace(self, request: Request) -> str:
+        if self._tracer is None:
+            request.trace = request.head.traceparent
+            return ""
+        request.trace, trace = self._tracer.begin(request.head.traceparent)
+        return trace
+
+    def _admit(self, tenant: Tenant, route: RouteRequest, now_s: float) -> Lease:
+        return self.admission.admit(tenant, route, now_s)
+
+    # stored responses
+
+    def _stored(self, request: Request, principal: Principal) -> Work:
+        path = request.head.path
+        response_id = path.removeprefix(STORED).removesuffix("/cancel")
+        engine_url = self._holder(response_id, principal, None)
+        query = request.head.query
+        path += "?stream=true" if "stream=true" in query.split("&") else ""
+        return Work(
+            route=self.routing.describe(
+                tenant_id=principal.tenant.id, model="", stream=path.endswith("stream=true"), body=b"",
+                request_id=request.id.decode("ascii"),
+            ),
+            operation="response_by_id", path=path, body=b"", stream=path.endswith("stream=true"),
+            engine_url=engine_url, trace=self._trace(request),
+        )  # fmt: skip
+
+    def _holder(self, response_id: str, principal: Principal, param: str | None) -> str:
+        """The engine that holds a response of this tenant. Another tenant's and one that never was look the same."""
+        url = self._response_ids.engine_of(response_id, principal.tenant.id, self.endpoints)
+        if url is None:
+            raise errors.BadRequest(
+                f"no response {response_id[:100]!r}", code="response_not_found", status=404, param=param,
+                hint="responses are kept by the engine that made them, until it restarts",
+            )  # fmt: skip
+        return url
+
+    def only(self, url: str) -> tuple[Endpoint, ...]:
+        """The engine at ``url`` as a list to choose from; empty when it is no longer ours."""
+        endpoint = self.endpoints.get(url)
+        return () if endpoint is None else (endpoint,)
+
+    # answers
+
     def _models(self, tenant: Tenant) -> bytes:
-        """What the engines serve, each name once, only those that the tenant may use."""
+        """What the engines serve, adapters included, each name once, only those that the tenant may use."""
         cards: dict[str, dict[str, object]] = {}
         for endpoint in self.endpoint_list:
             for card in endpoint.model_cards:
@@ -136,6 +259,29 @@ class DataPlane:
                 continue
             allowed.append(card)
         return json.dumps({"object": "list", "data": allowed}, separators=(",", ":")).encode()
+
+    def own_headers(self, outcome: str, model: str) -> bytes:
+        """``x-roadworthy-decision`` and ``x-roadworthy-model``, as whole lines."""
+        lines = self._own_headers.get((outcome, model))
+        if lines is None:
+            # the model's name is the client's text: it passed JSON, so it may hold a line end
+            name = "".join(char if " " < char < "\x7f" else "?" for char in model)
+            lines = f"x-roadworthy-decision: {outcome}\r\nx-roadworthy-model: {name}\r\n".encode("ascii")
+            if len(self._own_headers) >= _HEADERS_KEPT:
+                self._own_headers.clear()
+            self._own_headers[outcome, model] = lines
+        return lines
+
+    def readable_error(self, answer: bytes, status: int, request: Request) -> bytes:
+        """An engine's 4xx as the client may see it: without addresses and paths, and in JSON in any case."""
+        try:
+            known = isinstance(json.loads(answer), dict)
+        except (ValueError, RecursionError):
+            known = False
+        if known:
+            return errors.scrubbed(answer)
+        refused = errors.BadRequest("the engine refused this request", code="engine_refused", status=status)
+        return errors.error_body(refused, request.head.dialect)
 
     # bookkeeping
 
@@ -162,14 +308,19 @@ class DataPlane:
 
     def turned_away(self, refused: Refused, request: Request) -> None:
         """A request was refused before it became an exchange."""
+        head = request.head
         self._finished(
             RequestRecord(
-                tenant_id=request.tenant.id if request.tenant is not None else "-",
+                request_id=request.id.decode("ascii"),
+                tenant_id=head.principal.tenant.id if head.principal is not None else "-",
+                operation=head.route.operation if head.route is not None else "",
                 model="",
                 endpoint="",
+                decision=refused.code,
                 ending="refused",
                 status=refused.status,
                 request_bytes=request.body_bytes,
+                started_s=self.now_s(),
             )
         )
 
@@ -183,12 +334,14 @@ class DataPlane:
         for endpoint in self.endpoint_list:
             endpoint.close_idle(older_than_s=self.limits.engine_idle_s)
 
-    async def drain(self, grace_s: float) -> None:
-        """Take no more requests, let those in progress end within ``grace_s``, then cut the rest and close all."""
+    async def drain(self, grace_s: float | None) -> None:
+        """Take no more requests, let those in progress end within ``grace_s`` (None: however long they take), then cut
+        the rest and close all."""
         self.draining = True
+        self.epoch += 1
         for client in tuple(self.clients):
             client.close_if_idle()
-        if self.exchanges and grace_s > 0:
+        if self.exchanges and (grace_s is None or grace_s > 0):
             self._emptied = asyncio.Event()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(grace_s):

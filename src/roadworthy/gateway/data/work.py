@@ -1,0 +1,59 @@
+"""What is to be done for one request, apart from who does it: its routing facts, and the bytes an engine gets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from roadworthy.gateway.data.body import with_fields
+
+if TYPE_CHECKING:
+    from roadworthy.gateway.data.request import Request
+    from roadworthy.gateway.data.response_ids import ResponseIds
+    from roadworthy.gateway.endpoints import Endpoint
+    from roadworthy.route.values import RouteRequest
+
+
+class Work:
+    """One request, read and admitted.
+
+    Args:
+        body: complete, but for the id of a stored response.
+        engine_url: the only engine that can do it, because it holds what is asked for; None for any.
+        response_ids: makes the id of the response, which names its engine; None where the engine keeps none.
+        io_wait_s: what a trusted caller said it waited for.
+        trace: trace and span id of ours, as in ``traceparent``; empty where nothing is traced.
+    """
+
+    __slots__ = ("body", "engine_url", "io_wait_s", "operation", "path", "response_ids", "route", "stream", "trace")
+
+    def __init__(
+        self,
+        *,
+        route: RouteRequest,
+        operation: str,
+        path: str,
+        body: bytes,
+        stream: bool,
+        engine_url: str | None = None,
+        response_ids: ResponseIds | None = None,
+        io_wait_s: float | None = None,
+        trace: str = "",
+    ) -> None:
+        self.route = route
+        self.operation = operation
+        self.path = path
+        self.body = body
+        self.stream = stream
+        self.engine_url = engine_url
+        self.response_ids = response_ids
+        self.io_wait_s = io_wait_s
+        self.trace = trace
+
+    def for_engine(self, endpoint: Endpoint, request: Request) -> tuple[bytes, bytes]:
+        """Head and body for ``endpoint``: our framing and our headers, none of the client's but the trace."""
+        body = self.body
+        if self.response_ids is not None:
+            response_id = self.response_ids.make(self.route.tenant_id, endpoint.url, request.id)
+            body = with_fields(body, b'"request_id":"%b",' % response_id)
+        trace = b"traceparent: %b\r\n" % request.trace if request.trace is not None else b""
+        return endpoint.head(request.head.method, self.path) % (len(body), request.id, trace), body
