@@ -173,7 +173,7 @@ def main(options: argparse.Namespace) -> int:
     parts = [part for part in PARTS if not options.only or part in options.only]
     length = speed.QUICK if options.quick else speed.Length()
     rounds = 1 if options.quick else options.rounds
-    ports = Ports().moved(options.port_offset) if options.port_offset else Ports()
+    ports = Ports.free() if options.free_ports else Ports().moved(options.port_offset)
     core, lab_core = cores()
     started_s = time.monotonic()
     try:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from gatewaylab.lab import ROOT, LabError, load, status_of
 from gatewaylab.processes import cpu_s, rss_bytes, running, wait_until
+from roadworthy.adapters.ports import free_ports
 
 ROUTER_PACKAGE = "vllm-router==0.1.17"
 ROUTER_HOME = ROOT / "build" / "vllm-router"
@@ -47,6 +48,13 @@ class Ports:
     router_metrics: int = 19004
     governed: int = 19005
     governed_admin: int = 19006
+
+    @classmethod
+    def free(cls) -> Ports:
+        """Ports that nothing listens on now."""
+        others = [name for name in cls.__slots__ if name != "engines"]
+        found = free_ports("127.0.0.1", 4 + len(others))
+        return cls(engines=found[:4], **dict(zip(others, found[4:], strict=True)))
 
     def moved(self, by: int) -> Ports:
         values = {name: getattr(self, name) + by for name in self.__slots__ if name != "engines"}

@@ -51,17 +51,18 @@ def chunk(peer: Peer, engines: Engines, *, core: int, seconds: float) -> dict[st
     engines.set(rate=CHUNK_RATE_PER_S)
     process = start_load(
         peer.port, core=core, connections=CHUNK_STREAMS, stream=1, chunks=ENDLESS_CHUNKS, ramp=1, warmup=1.5,
-        duration=1.5 + seconds + 1, drain=0, timeout=600,
+        duration=600, drain=0, timeout=600,
     )  # fmt: skip
     try:
-        if not wait_until(lambda: engines.total("in_flight") == CHUNK_STREAMS, 10, every_s=0.02):
+        if not wait_until(lambda: engines.total("in_flight") == CHUNK_STREAMS, 30, every_s=0.02):
             raise LabError(f"{peer.name}: {engines.total('in_flight')} of {CHUNK_STREAMS} streams run")
-        time.sleep(0.3)
+        time.sleep(0.7)
         started_s, chunks, before_s = time.monotonic(), engines.total("chunks_sent"), peer.cpu_s()
         time.sleep(seconds)
         used_s, relayed = peer.cpu_s() - before_s, engines.total("chunks_sent") - chunks
         per_s = relayed / (time.monotonic() - started_s)
         rss = peer.rss_bytes()
+        process.terminate()
         result = finish_load(process)
     finally:
         process.kill()

@@ -8,6 +8,8 @@
  *        [--slow N --slow-bytes R]     N of the connections read at most R bytes a second (0: not at all)
  *        [--timeout S] [--drain S] [--seed N] [--session 1]
  *
+ * SIGTERM ends it at once, with its report.
+ *
  * Samples are of requests sent after the warm-up; counts are of all. Run beside tools/loadlab's engine, whose stamps
  * it reads: `transit_s` is what lies between client and engine, there and back, the engine's own time left out. */
 #define _GNU_SOURCE
@@ -16,6 +18,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -37,7 +40,8 @@ static struct options options = {
     .port = 19000, .connections = 1, .chunks_low = 100, .chunks_high = 100, .body_bytes = 300, .timeout_s = 30,
     .drain_s = 30, .key = "sk-bench", .model = "fake-model",
 };
-static int epoll, busy, stopping;
+static int epoll, busy;
+static volatile sig_atomic_t stopping; /* by SIGTERM: report what there is and end */
 static struct timers timers;
 static struct connection *connections;
 static struct connection **idle; /* open loop: those that wait for a request */
@@ -299,6 +303,11 @@ static void due(struct timer *timer) {
     } else failed(connection, &totals.timed_out);
 }
 
+static void stop(int number) {
+    (void)number;
+    stopping = 1;
+}
+
 static void run(void) {
     static struct epoll_event events[1024];
     uint64_t drain_until_ns = 0;
@@ -309,7 +318,7 @@ static void run(void) {
         if (!may_start(at_ns)) {
             if (!drain_until_ns) drain_until_ns = at_ns + (uint64_t)(options.drain_s * 1e9);
             if (!busy && backlog_from == backlog_to) return;
-            if (at_ns > drain_until_ns) {
+            if (stopping || at_ns > drain_until_ns) {
                 totals.abandoned = busy + (long)(backlog_to - backlog_from);
                 return;
             }
@@ -388,6 +397,7 @@ static void read_option(const char *name, const char *value) {
 
 int main(int count, char **arguments) {
     prepare_process();
+    signal(SIGTERM, stop);
     if (count % 2 == 0) fail("options come as --name value");
     for (int at = 1; at + 1 < count; at += 2) read_option(arguments[at], arguments[at + 1]);
     if (options.connections < 1 || options.slow > options.connections) fail("--connections %d", options.connections);

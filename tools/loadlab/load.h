@@ -35,6 +35,9 @@ struct answer {
     long events, reads;
     char tail[16];         /* the last payload bytes, to see [DONE] */
     size_t tail_length;
+    char start[14];        /* the first bytes of the event in progress, to see an error */
+    size_t start_length;
+    int first_line;
 };
 
 struct connection {

@@ -60,6 +60,21 @@ static void read_stamps(struct connection *connection, const char *data, size_t 
     }
 }
 
+/* Notes an error event, wherever the reads cut it. */
+static void read_event_start(struct answer *answer, const char *data, size_t length) {
+    if (answer->newlines >= 2) {
+        answer->first_line = 1;
+        answer->start_length = 0;
+    }
+    answer->newlines = 0;
+    if (!answer->first_line || answer->start_length == sizeof answer->start) return;
+    size_t room = sizeof answer->start - answer->start_length, take = length < room ? length : room;
+    memcpy(answer->start + answer->start_length, data, take);
+    answer->start_length += take;
+    if (answer->start_length == sizeof answer->start && !memcmp(answer->start, "data: {\"error\"", sizeof answer->start))
+        answer->error_seen = 1;
+}
+
 static void payload(struct connection *connection, const char *data, size_t length, uint64_t at_ns) {
     struct answer *answer = &connection->answer;
     const char *end = data + length;
@@ -71,17 +86,13 @@ static void payload(struct connection *connection, const char *data, size_t leng
     if (answer->status == 200 && !connection->first_ns) connection->first_ns = at_ns;
     if (!answer->stream) return;
     keep_tail(answer, data, length);
-    if (answer->newlines >= 2 && length > 14 && (!memcmp(data, "data: {\"error\"", 14) || !memcmp(data, "event: error", 12)))
-        answer->error_seen = 1;
-    for (const char *at = data; at < end; at++) {
-        const char *newline = memchr(at, '\n', (size_t)(end - at));
-        if (newline != at) answer->newlines = 0;
+    for (const char *at = data; at < end;) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at)), *line_end = newline ? newline : end;
+        if (line_end > at) read_event_start(answer, at, (size_t)(line_end - at));
         if (!newline) break;
-        at = newline;
-        if (++answer->newlines == 2) {
-            answer->events++;
-            if (end - at > 14 && (!memcmp(at + 1, "data: {\"error\"", 14))) answer->error_seen = 1;
-        }
+        answer->first_line = 0;
+        if (++answer->newlines == 2) answer->events++;
+        at = newline + 1;
     }
     answer->done_seen = answer->tail_length == 14 && !memcmp(answer->tail, "data: [DONE]\n\n", 14);
 }

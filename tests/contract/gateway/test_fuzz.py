@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "scripts"))
-
 from gatewaylab.fuzz import judge, run
 from gatewaylab.fuzz_cases import Case, make, tampered
 from gatewaylab.fuzz_engine import StrictEngine
 from gatewaylab.fuzz_grammar import GRAMMAR
 from gatewaylab.fuzz_parts import marker_of, parts
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 REQUESTS = 20_000
 FIRST, SECOND = marker_of(1, 1), marker_of(1, 2)
