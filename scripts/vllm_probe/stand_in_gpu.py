@@ -34,9 +34,8 @@ def install(*, wheel: Path | None) -> None:
         _rename_the_cpu_build()
     modules = {f"vllm.{name}": types.ModuleType(f"vllm.{name}") for name in EXTENSIONS}
     modules |= {name: _anything(name) for name in NOT_HERE if importlib.util.find_spec(name) is None}
-    if importlib.util.find_spec("ray") is None:
-        modules |= _ray()
     sys.meta_path.insert(0, StandIns({**modules, "vllm.third_party.pynvml": _nvml()}))
+    sys.meta_path.append(LastStandIns())
     _cuda()
     _kernels()
     _triton()
@@ -51,8 +50,7 @@ class StandIns:
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> object:  # noqa: ARG002
         if name not in self._modules:
             return None
-        package = any(other.startswith(f"{name}.") for other in self._modules)
-        return importlib.machinery.ModuleSpec(name, self, is_package=package)  # type: ignore[arg-type]
+        return importlib.machinery.ModuleSpec(name, self)  # type: ignore[arg-type]
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
         return self._modules[spec.name]
@@ -61,12 +59,24 @@ class StandIns:
         """Prepared already."""
 
 
-def _ray() -> dict[str, types.ModuleType]:
-    """Ray installed and not started, for lines that name it."""
-    names = ("ray", "ray.util", "ray.util.placement_group", "ray.util.scheduling_strategies", "ray.util.state")
-    modules = {name: _anything(name) for name in names}
-    modules["ray"].is_initialized = lambda: False  # type: ignore[attr-defined]
-    return modules
+class LastStandIns:
+    """Asked when nobody else has the module: Ray, not started, and what only a build for CUDA generates."""
+
+    FAMILIES = ("ray", "vllm.third_party.flashmla", "vllm.third_party.fmha_sm100", "vllm.vllm_flash_attn")
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> object:  # noqa: ARG002
+        if not any(name == family or name.startswith(f"{family}.") for family in self.FAMILIES):
+            return None
+        return importlib.machinery.ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
+        module = _anything(spec.name)
+        if spec.name == "ray":
+            module.is_initialized = lambda: False  # type: ignore[attr-defined]
+        return module
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        """Made already."""
 
 
 def _anything(name: str) -> types.ModuleType:
