@@ -157,6 +157,9 @@ def _by_affinity(
         at_home, first = home(state.ring, place, by_ring, bound)
         home_url, first_url = state.ring.names[at_home], state.ring.names[first]
 
+    # for the session policy alone a home below its bound is always worth more than any load
+    home_saves_tokens = weights.session_ratio * request.prompt_tokens if state.prefixes else float(_BEHIND_ALL)
+
     best: EndpointView | None = None
     best_rank: tuple[bool, bool, float, int] | None = None
     best_matched = most_matched = 0
@@ -166,7 +169,7 @@ def _by_affinity(
         matched = matched_bytes(state.matched(one.url, keys)) if keys else 0
         saved_tokens = matched * tokens_per_byte
         if one.url == home_url:
-            saved_tokens += weights.session_tokens
+            saved_tokens = max(saved_tokens, home_saves_tokens)
         cost_tokens = load * weights.load_tokens + kv * weights.kv_tokens - saved_tokens
         rank = (kv > KV_FULL_RATIO, load >= (prefix_bound if matched else bound), cost_tokens, one.last_dispatch)
         if best_rank is None or rank < best_rank:

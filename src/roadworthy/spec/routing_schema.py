@@ -15,9 +15,9 @@ WEIGHTS = Section(
         Field(key="load", attribute="load_tokens", value=_WEIGHT, doc="One request more on an engine than on another."),
         Field(
             key="session",
-            attribute="session_tokens",
-            value=_WEIGHT,
-            doc="The session's home, where nothing is known of what engines hold of its prompt.",
+            attribute="session_ratio",
+            value=kinds.ratio(example='"50%"'),
+            doc="Share of a prompt that a session's home is taken to hold, where nothing is known of it.",
         ),
         Field(key="kv", attribute="kv_tokens", value=_WEIGHT, doc="A full KV pool against an empty one."),
     ),

@@ -11,20 +11,21 @@ Policy = Literal["affinity", "prefix", "session", "least-load"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """What one unit of each score is worth, in tokens of prefill: the one currency that cache and queue share.
+    """What each score is worth, in tokens of prefill: the one currency that cache and queue share.
 
     Args:
         load_tokens: a request more on an engine (in flight or waiting) against this many prompt tokens to compute. A
             decoding request slows others by little and a waiting one by its whole prompt; 256 lies between the two. An
             engine that holds a system prompt of 200 tokens is thereby no reason to leave an idle one idle.
-        session_tokens: the session's home, when nothing is known of its prefix: after a restart of the gateway, or in
-            another worker than before. A conversation in its second turn seldom has less.
+        session_ratio: share of the prompt that a session's home is taken to hold where nothing is known: after a restart
+            of the gateway, or in another worker than before. With a half, four workers that each know a quarter of a
+            conversation find it nearly as often as one that knows all (``docs/concepts/routing.md``).
         kv_tokens: a full KV pool against an empty one. Small: usage says what is referenced, not what is reusable; it
             breaks ties between engines whose requests are of different sizes.
     """
 
     load_tokens: float = 256.0
-    session_tokens: float = 512.0
+    session_ratio: float = 0.5
     kv_tokens: float = 256.0
 
 
