@@ -52,6 +52,8 @@ class FakeEngine:
         self.models = tuple(models)
         self.health_status = 200
         self.metrics = "vllm:num_requests_running 0.0\nvllm:num_requests_waiting 0.0\nvllm:kv_cache_usage_perc 0.0\n"
+        self.pages: dict[str, tuple[int, bytes] | None] = {}  # other answers to GET, by path; None never answers
+        self.looked_at: list[str] = []
         self.requests: list[Asked] = []
         self.asked = asyncio.Event()
         self.all_closed = asyncio.Event()
@@ -164,7 +166,14 @@ class _Connection(asyncio.Protocol):
             self._next()
 
     async def _answer_probe(self, asked: Asked) -> None:
-        if asked.path == "/health":
+        self.engine.looked_at.append(asked.path)
+        if asked.path in self.engine.pages:
+            page = self.engine.pages[asked.path]
+            if page is None:
+                await asked.left.wait()
+            else:
+                await asked.send(response(*page))
+        elif asked.path == "/health":
             await asked.send(response(self.engine.health_status, b""))
         elif asked.path == "/metrics":
             await asked.send(response(200, self.engine.metrics.encode(), content_type="text/plain"))

@@ -51,6 +51,10 @@ class PollPolicy:
     models_every: int = 10
     stale_s: float = 10.0
 
+    def pause_s(self, *, ready: bool, drawn: float) -> float:
+        """From one round to the next; ``drawn`` is random, from 0 to 1."""
+        return (self.interval_s if ready else min(self.retry_s, self.interval_s)) * (1 + JITTER_RATIO * (2 * drawn - 1))
+
 
 class Observer(Protocol):
     """Who else wants to know, such as ``route.state.RoutingState``."""
@@ -123,11 +127,9 @@ class Poller:
                 self._tasks[url] = asyncio.create_task(self._keep_asking(engine))
 
     async def _keep_asking(self, engine: _Polled) -> None:
-        policy = self._policy
         while True:
             await engine.round()
-            pause_s = policy.interval_s if engine.endpoint.health.ready else min(policy.retry_s, policy.interval_s)
-            await asyncio.sleep(pause_s * (1 + JITTER_RATIO * (2 * self._jitter() - 1)))
+            await asyncio.sleep(self._policy.pause_s(ready=engine.endpoint.health.ready, drawn=self._jitter()))
 
 
 class _Polled:

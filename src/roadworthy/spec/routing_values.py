@@ -17,9 +17,9 @@ class Weights:
         load_tokens: a request more on an engine (in flight or waiting) against this many prompt tokens to compute. A
             decoding request slows others by little and a waiting one by its whole prompt; 256 lies between the two. An
             engine that holds a system prompt of 200 tokens is thereby no reason to leave an idle one idle.
-        session_ratio: share of the prompt that a session's home is taken to hold where nothing is known: after a restart
-            of the gateway, or in another worker than before. With a half, four workers that each know a quarter of a
-            conversation find it nearly as often as one that knows all (``docs/concepts/routing.md``).
+        session_ratio: share of the prompt that a session's home is taken to hold where nothing is known: after a
+            restart of the gateway, or in another worker than before. With a half, four workers that each know a quarter
+            of a conversation find it nearly as often as one that knows all (``docs/concepts/routing.md``).
         kv_tokens: a full KV pool against an empty one. Small: usage says what is referenced, not what is reusable; it
             breaks ties between engines whose requests are of different sizes.
     """
