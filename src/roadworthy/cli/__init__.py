@@ -31,6 +31,7 @@ COMMANDS = {
     "bench": Subcommand("bench", "Drive open-loop load and give a verdict for each objective of the SLA."),
     "simulate": Subcommand("simulate", "Run the same deployment in virtual time: hours of traffic in seconds."),
     "cost": Subcommand("cost", "Say what it costs, what a million tokens costs, and whether to buy or build."),
+    "check": Subcommand("check", "Check whether this host, or those given, is ready: GPUs, NICs, RDMA, limits, clocks."),
     "diagnose": Subcommand(
         "diagnose", "Name the root cause from logs, probe output and metrics, with evidence and remedy."
     ),
@@ -41,6 +42,7 @@ COMMANDS = {
     "spec": Subcommand("spec", "Check a deployment document, or print its JSON Schema."),
     "models": Subcommand("models", "List the models known, with sources."),
     "gpus": Subcommand("gpus", "List the GPUs known, with sources."),
+    "flags": Subcommand("flags", "List or explain flags of `vllm serve` and environment variables, by engine version."),
 }
 
 
