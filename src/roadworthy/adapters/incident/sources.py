@@ -111,8 +111,29 @@ def kind_of(head: bytes) -> str:
     return "tar" if head[257:262] == b"ustar" else "plain"
 
 
-DECOMPRESSORS: dict[str, Callable[[IO[bytes]], IO[bytes]]] = {
-    "gzip": lambda file: gzip.GzipFile(fileobj=file),  # type: ignore[dict-item,return-value]
+class Unpacked:
+    """A compressed stream opened for reading; closing it closes what lies under it too."""
+
+    def __init__(self, kind: str, packed: IO[bytes]) -> None:
+        self._packed = packed
+        self._plain = DECOMPRESSORS[kind](packed)
+
+    def read(self, size: int = -1) -> bytes:
+        return self._plain.read(size)
+
+    def close(self) -> None:
+        self._plain.close()
+        self._packed.close()
+
+    def __enter__(self) -> Unpacked:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+DECOMPRESSORS: dict[str, Callable[[IO[bytes]], gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile]] = {
+    "gzip": lambda packed: gzip.GzipFile(fileobj=packed),
     "bzip2": bz2.BZ2File,
     "xz": lzma.LZMAFile,
 }
@@ -122,7 +143,7 @@ def _compressed(
     name: str, open_it: Callable[[], IO[bytes]], kind: str, skipped: Skipped, depth: int, packed: int
 ) -> Iterator[Source]:
     def opened() -> IO[bytes]:
-        return DECOMPRESSORS[kind](open_it())
+        return Unpacked(kind, open_it())  # type: ignore[return-value]
 
     try:
         with opened() as file:
@@ -167,6 +188,9 @@ class _Once:
             return taken + (self._rest.read() if size < 0 else self._rest.read(size - len(taken)))
         return self._rest.read() if size < 0 else self._rest.read(size)
 
+    def close(self) -> None:
+        """Nothing: the archive owns the stream."""
+
     def __enter__(self) -> _Once:
         return self
 
@@ -187,7 +211,7 @@ def _opened_now(name: str, content: IO[bytes], size: int, skipped: Skipped, dept
     elif kind in DECOMPRESSORS and depth < ARCHIVE_DEPTH:
 
         def opened() -> IO[bytes]:
-            return DECOMPRESSORS[kind](once)  # type: ignore[arg-type]
+            return Unpacked(kind, once)  # type: ignore[arg-type,return-value]
 
         yield Source(
             name=name.removesuffix(".gz").removesuffix(".bz2").removesuffix(".xz"), open=opened, packed_bytes=size

@@ -268,7 +268,7 @@ CAUSES = (
             sign("rdma.no-device", 0.35, "NCCL finds no RDMA device (NET/IB : No device found)."),
             sign("rdma.host-has-hca", 0.5, "The host lists HCAs."),
             sign("rdma.verbs-missing", 0.5, "libibverbs is missing in the image."),
-            sign("rdma.dev-folder-missing", 0.6, "/dev/infiniband does not exist inside."),
+            sign("rdma.dev-folder-missing", 0.4, "/dev/infiniband does not exist inside."),
             sign("env.NCCL_IB_HCA", 0.25, "NCCL_IB_HCA is set, so RDMA is expected."),
             sign("hca.listed", 0.3, "HCAs are listed on the host."),
             sign("lspci.mellanox", 0.35, "lspci shows the HCA."),

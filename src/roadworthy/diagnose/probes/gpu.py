@@ -184,4 +184,16 @@ def placement(document: Document) -> Iterator[Clue]:
             yield document.clue("numa.device", line, device=found["device"], node=found["node"])
 
 
-PROBES = (versions, memory_and_processes, health, topology, placement)
+def services(document: Document) -> Iterator[Clue]:
+    """``fabric.down`` where `systemctl status` or a list of units shows Fabric Manager not running."""
+    unit = ""
+    for line in document.numbered():
+        if found := re.match(r"^\W{0,3}(?P<unit>[\w@.-]+)\.service\b(?P<rest>.*)", line.text):
+            unit = found["unit"]
+            if "fabricmanager" in unit and (state := re.search(r"\b(?P<state>failed|inactive|dead)\b", found["rest"])):
+                yield document.clue("fabric.down", line, state=state["state"])
+        elif "fabricmanager" in unit and (found := re.match(r"^\s+Active: (?P<state>failed|inactive)", line.text)):
+            yield document.clue("fabric.down", line, state=found["state"])
+
+
+PROBES = (services, versions, memory_and_processes, health, topology, placement)

@@ -44,7 +44,7 @@ def tables(document: Document) -> Iterator[Table]:
     at = 0
     while at < len(lines):
         cells = _cells(lines[at].text)
-        if len(cells) < 3 or not all(re.match(r"^[A-Za-z_][\w./ %()-]*$", cell) for cell in cells):
+        if len(cells) < 3 or not all(re.match(r"^[A-Za-z_][\w./ %()\[\]-]*$", cell) for cell in cells):
             at += 1
             continue
         rows, kept = [], []
@@ -243,7 +243,21 @@ def starvation(document: Document, table: Table) -> Iterator[Clue]:
         )
 
 
-READERS = (sessions, imbalance, clocks_table, starvation)
+def pcie_links(document: Document, table: Table) -> Iterator[Clue]:
+    """``pcie.link`` of each GPU in a query of nvidia-smi."""
+    names = {
+        "gen": r"link\.gen\.(?:gpu)?current", "gen_max": r"link\.gen\.(?:gpu)?max", "width": r"link\.width\.current",
+        "width_max": r"link\.width\.max", "utilisation": r"utilization\.gpu", "gpu": r"^index$",
+    }  # fmt: skip
+    columns = {key: table.column(pattern) for key, pattern in names.items()}
+    if columns["gen"] is None and columns["width"] is None:
+        return
+    for row, line in zip(table.rows, table.lines, strict=True):
+        values = {key: "" if at is None else f"{number_of(row[at]) or 0:.0f}" for key, at in columns.items()}
+        yield document.clue("pcie.link", line, **values, pstate="")
+
+
+READERS = (pcie_links, sessions, imbalance, clocks_table, starvation)
 
 METRIC = re.compile(
     r"^(?P<name>[A-Za-z_:][\w:]*)(?:\{(?P<labels>[^}]*)\})?\s+(?P<value>[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|NaN|\+?Inf))(?:\s+\d+)?\s*$"

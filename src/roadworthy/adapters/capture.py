@@ -1,0 +1,121 @@
+"""Asks hosts the questions of a capture: here, over ssh, or from a folder that an earlier capture wrote."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from roadworthy.core.errors import ProbeError, SpecError
+from roadworthy.diagnose.hosts.commands import Answer, capture_script, parse_capture
+
+CAPTURE_LIMIT_S = 300
+SSH_AT_ONCE = 32
+MANIFEST = "capture.json"
+
+
+def capture_here(*, weights: str | None = None) -> tuple[Answer, ...]:
+    """Ask this host. Raises ProbeError when there is no shell to ask with."""
+    return _run(["sh", "-s"], capture_script(weights=weights), "this host")
+
+
+def capture_over_ssh(hosts: Sequence[str], *, weights: str | None = None) -> dict[str, tuple[Answer, ...] | ProbeError]:
+    """Ask every host at once, without a password prompt; a host that cannot be reached gives its error."""
+    script = capture_script(weights=weights)
+    for host in hosts:
+        if host.startswith("-"):  # ssh would take it for an option
+            raise SpecError(f"{host!r} is no host name", hint="give names or addresses as ssh knows them")
+
+    def ask(host: str) -> tuple[Answer, ...] | ProbeError:
+        command = ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-T", host, "sh", "-s"]
+        try:
+            return _run(command, script, host)
+        except ProbeError as error:
+            return error
+
+    with ThreadPoolExecutor(max_workers=min(SSH_AT_ONCE, max(1, len(hosts)))) as pool:
+        return dict(zip(hosts, pool.map(ask, hosts), strict=True))
+
+
+def _run(command: list[str], script: str, host: str) -> tuple[Answer, ...]:
+    try:
+        done = subprocess.run(
+            command,
+            input=script.encode(),
+            capture_output=True,
+            timeout=CAPTURE_LIMIT_S,
+            check=False,
+            start_new_session=True,
+        )
+    except FileNotFoundError as error:
+        raise ProbeError(f"{host}: {command[0]} is not installed here", hint="capture on the host itself") from error
+    except subprocess.TimeoutExpired as error:
+        output = (error.stdout or b"").decode("utf-8", "replace")
+        if answers := parse_capture(output):
+            return answers
+        raise ProbeError(f"{host}: no answer within {CAPTURE_LIMIT_S} s") from error
+    answers = parse_capture(done.stdout.decode("utf-8", "replace"))
+    if not answers:
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise ProbeError(
+            f"{host}: could not look: {said[-1] if said else f'exit code {done.returncode}'}",
+            hint="`ssh -o BatchMode=yes HOST true` must work without a question",
+        )
+    return answers
+
+
+def write_capture(folder: Path, captured: Mapping[str, Sequence[Answer]]) -> None:
+    """``folder/HOST/FILE`` for every answer, and ``folder/HOST/capture.json`` with what could not be looked at."""
+    for host, answers in captured.items():
+        place = folder / _folder_name(host)
+        place.mkdir(parents=True, exist_ok=True)
+        for answer in answers:
+            if answer.text:
+                _write(place / answer.file, answer.text)
+        unanswered = [{"file": one.file, "status": one.status} for one in answers if one.status != "answered"]
+        _write(place / MANIFEST, json.dumps({"host": host, "unanswered": unanswered}, indent=2) + "\n")
+
+
+def _folder_name(host: str) -> str:
+    return "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in host).lstrip(".") or "host"
+
+
+def _write(path: Path, text: str) -> None:
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".capture-")
+    with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as file:
+        file.write(text)
+    Path(temporary).replace(path)
+
+
+def read_capture(folder: Path) -> dict[str, tuple[Answer, ...]]:
+    """What :func:`write_capture` wrote; a folder of one host alone is read too. Raises ProbeError for anything else."""
+    if not folder.is_dir():
+        raise ProbeError(f"{folder}: no such folder", hint="`roadworthy check --capture DIR` writes one")
+    places = sorted(path.parent for path in folder.rglob(MANIFEST)) or [folder]
+    captured = {host: answers for host, answers in map(_read_host, places) if answers}
+    if not captured:
+        raise ProbeError(f"{folder}: no capture in it", hint="`roadworthy check --capture DIR` writes one")
+    return captured
+
+
+def _read_host(place: Path) -> tuple[str, tuple[Answer, ...]]:
+    manifest: object = {}
+    path = place / MANIFEST
+    if path.is_file():
+        try:
+            manifest = json.loads(path.read_text(encoding="utf-8", errors="replace"))
+        except ValueError as error:
+            raise ProbeError(f"{path}: not JSON: {error}") from error
+    told = manifest if isinstance(manifest, dict) else {}
+    answers = [
+        Answer(file=one.name, text=one.read_text(encoding="utf-8", errors="replace"), status="answered")
+        for one in sorted(place.iterdir())
+        if one.is_file() and one.name != MANIFEST and not one.name.startswith(".")
+    ]
+    unanswered = [one for one in told.get("unanswered") or () if isinstance(one, dict)]
+    answers += [Answer(file=str(one.get("file")), text="", status=str(one.get("status"))) for one in unanswered]
+    return str(told.get("host") or place.name), tuple(answers)

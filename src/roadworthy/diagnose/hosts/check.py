@@ -1,0 +1,62 @@
+"""Captures of hosts to findings: what the logs say, what readiness asks, who is the odd one out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from roadworthy.diagnose.causes import CAUSES
+from roadworthy.diagnose.examine import DOCUMENT_LIMIT_BYTES, Examination
+from roadworthy.diagnose.hosts.commands import QUESTIONS, Answer
+from roadworthy.diagnose.hosts.compare import odd_ones_out
+from roadworthy.diagnose.hosts.readiness import Expected, HostFacts, readiness
+from roadworthy.diagnose.judge import judge
+
+if TYPE_CHECKING:
+    from roadworthy.core.finding import Finding
+
+ABOUT = {question.file: question.about for question in QUESTIONS}
+
+
+def host_facts(host: str, answers: Sequence[Answer]) -> HostFacts:
+    """One host's answers as clues."""
+    examination = Examination.new()
+    for answer in answers:
+        if not answer.text:
+            continue
+        scan = examination.scan(f"{host}/{answer.file}")
+        scan.host = host
+        scan.feed(answer.text.encode("utf-8", "replace"))
+        examination.finished(scan, answer.text if len(answer.text) <= DOCUMENT_LIMIT_BYTES else None)
+    unanswered = tuple((answer.file, answer.status) for answer in answers if answer.status != "answered")
+    return HostFacts(host=host, book=examination.book(), unanswered=unanswered)
+
+
+def check_hosts(hosts: Sequence[HostFacts], expected: Expected) -> tuple[Finding, ...]:
+    """Findings of all hosts, the surest first; one for each code and subject."""
+    found: dict[tuple[str, str], Finding] = {}
+    for facts in hosts:
+        for one in (*judge(facts.book, CAUSES).findings, *readiness(facts, expected)):
+            subject = (
+                one.subject
+                if facts.host in one.subject
+                else f"{facts.host}, {one.subject}".removesuffix(", deployment")
+            )
+            _keep(found, one, subject)
+    for one in odd_ones_out(hosts):
+        _keep(found, one, one.subject)
+    order = {"critical": 0, "warning": 1, "information": 2}
+    return tuple(sorted(found.values(), key=lambda one: (order[one.severity], -one.confidence, one.subject)))
+
+
+def _keep(found: dict[tuple[str, str], Finding], one: Finding, subject: str) -> None:
+    from dataclasses import replace
+
+    key = (one.code, subject)
+    if key not in found or found[key].confidence < one.confidence:
+        found[key] = replace(one, subject=subject)
+
+
+def could_not_look(hosts: Sequence[HostFacts]) -> Mapping[str, tuple[tuple[str, str], ...]]:
+    """By host: (what, why) of each question without an answer."""
+    return {facts.host: tuple((ABOUT.get(file, file), status) for file, status in facts.unanswered) for facts in hosts}

@@ -1,0 +1,119 @@
+"""Incidents in every wrapping: archives, compressed logs, odd encodings, journals; bombs, damage and junk are named."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import lzma
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from roadworthy.adapters.incident.read import Reading, read_incident
+from roadworthy.adapters.incident.sources import safe_name
+from roadworthy.core.errors import ProbeError
+
+XID = "[771.120] NVRM: Xid (PCI:0000:dd:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n"
+
+
+def names(reading: Reading) -> set[str]:
+    return {one.lines[0].file for one in reading.examination.book().all("gpu.xid")}
+
+
+def tar(path: Path, members: dict[str, bytes], mode: str = "w:gz") -> Path:
+    with tarfile.open(path, mode) as archive:
+        for name, data in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return path
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz", "w:bz2", "w:xz"])
+def test_a_tar_of_any_compression_is_read_member_by_member(tmp_path: Path, mode: str) -> None:
+    path = tar(
+        tmp_path / "incident.tar",
+        {"node-a/dmesg.txt": XID.encode(), "node-a/old.log.gz": gzip.compress(XID.encode())},
+        mode,
+    )
+    assert names(read_incident([path])) == {"node-a/dmesg.txt", "node-a/old.log"}
+
+
+def test_a_zip_and_a_tar_inside_it_are_read(tmp_path: Path) -> None:
+    inner = tar(tmp_path / "inner.tgz", {"dmesg.txt": XID.encode()})
+    path = tmp_path / "incident.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.write(inner, "inner.tgz")
+        archive.writestr("plain.log", XID)
+    assert names(read_incident([path])) == {"plain.log", "dmesg.txt"}
+
+
+def test_rotated_and_compressed_logs_of_a_folder_are_read(tmp_path: Path) -> None:
+    (tmp_path / "kern.log.1").write_text(XID)
+    (tmp_path / "kern.log.2.gz").write_bytes(gzip.compress(XID.encode()))
+    (tmp_path / "kern.log.3.xz").write_bytes(lzma.compress(XID.encode()))
+    assert names(read_incident([tmp_path])) == {"kern.log.1", "kern.log.2", "kern.log.3"}
+
+
+def test_names_in_an_archive_lead_nowhere(tmp_path: Path) -> None:
+    path = tar(tmp_path / "evil.tgz", {"../../etc/passwd": XID.encode(), "/root/x.log": XID.encode()})
+    assert names(read_incident([path])) == {"etc/passwd", "root/x.log"}
+    assert not (tmp_path.parent / "etc").exists()
+    assert safe_name("..\\..\\a") == "a"
+
+
+def test_a_bomb_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
+    (tmp_path / "bomb.gz").write_bytes(gzip.compress(bytes(300 * 2**20), compresslevel=9))
+    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("zeros", bytes(80 * 2**20))
+    (tmp_path / "dmesg.txt").write_text(XID)
+    reading = read_incident([tmp_path])
+    assert names(reading) == {"dmesg.txt"}
+    assert {name for name, _ in reading.skipped} == {"bomb", "zeros"}
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_texts_of_other_encodings_are_read(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "dmesg.txt").write_bytes((XID * 3).encode(encoding))
+    assert names(read_incident([tmp_path])) == {"dmesg.txt"}
+
+
+def test_what_is_no_text_is_named(tmp_path: Path) -> None:
+    (tmp_path / "core.bin").write_bytes(bytes(range(256)) * 40)
+    (tmp_path / "cut.gz").write_bytes(gzip.compress(XID.encode() * 1000)[:-20])
+    (tmp_path / "cut.tgz").write_bytes(
+        tar(tmp_path / "whole.tar.gz", {"a.log": XID.encode() * 5000}).read_bytes()[:200]
+    )
+    (tmp_path / "empty.log").touch()
+    (tmp_path / "latin.log").write_bytes(b"temp\xe9rature\n" + XID.encode())
+    reading = read_incident([tmp_path])
+    assert "latin.log" in names(reading)
+    assert {"core.bin", "cut", "cut.tgz"} & {name for name, _ in reading.skipped} >= {"core.bin"}
+
+
+def test_journal_and_container_records_are_unwrapped(tmp_path: Path) -> None:
+    record = {
+        "MESSAGE": XID.strip(),
+        "_HOSTNAME": "node-q",
+        "SYSLOG_IDENTIFIER": "kernel",
+        "__REALTIME_TIMESTAMP": "1793592000000000",
+    }
+    (tmp_path / "journal.json").write_text(json.dumps(record) + "\n{broken\n")
+    (tmp_path / "0.log").write_text(json.dumps({"log": XID, "stream": "stdout", "time": "2026-11-02T04:00:00Z"}) + "\n")
+    reading = read_incident([tmp_path])
+    assert names(reading) == {"journal.json", "0.log"}
+    clue = next(one for one in reading.examination.book().all("gpu.xid") if one.lines[0].file == "journal.json")
+    assert clue.host == "node-q"
+
+
+def test_a_path_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ProbeError, match="no such file"):
+        read_incident([tmp_path / "nowhere"])
+
+
+def test_a_file_without_line_ends_is_read_in_pieces(tmp_path: Path) -> None:
+    (tmp_path / "one-line.log").write_bytes(b"x" * (40 * 2**20) + XID.encode())
+    assert read_incident([tmp_path]).files == 1

@@ -1,0 +1,93 @@
+"""Scanning: what is found does not depend on chunks, on repetition, or on what stands around it."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roadworthy.diagnose.anatomy import host_of_file, time_of, writer_of
+from roadworthy.diagnose.scan import KEEP_FIRST, KEEP_LAST, FileScan
+from roadworthy.diagnose.signals import signal_index
+
+if TYPE_CHECKING:
+    from roadworthy.diagnose.values import Clue
+
+XID = "[771.120] NVRM: Xid (PCI:0000:dd:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+STATS = (
+    "INFO 01-16 04:00:12 [loggers.py:257] Engine 000: Avg prompt throughput: 10.1 tokens/s, Avg generation throughput: "
+    "{n}.0 tokens/s, Running: 6 reqs, Waiting: 0 reqs, GPU KV cache usage: 4.1%, Prefix cache hit rate: 33.0%"
+)
+
+
+def scanned(text: str, *, cut: int | None = None) -> tuple[Clue, ...]:
+    scan = FileScan(index=signal_index(), file="f.log")
+    lines = text.splitlines(keepends=True)
+    step = cut or max(1, len(lines))
+    for start in range(0, len(lines), step):
+        scan.feed("".join(lines[start : start + step]).encode())
+    return scan.clues()
+
+
+def test_a_line_among_thousands_is_found_with_its_number() -> None:
+    lines = [f"2026-01-16T04:00:00Z INFO request {number} done" for number in range(5000)]
+    lines[3210] = XID
+    (clue,) = [one for one in scanned("\n".join(lines)) if one.name == "gpu.xid"]
+    assert (clue.lines[0].number, clue.value("xid"), clue.value("bus")) == (3211, "79", "0000:dd:00")
+
+
+def test_of_a_signal_that_repeats_the_first_and_the_last_are_kept_and_all_are_counted() -> None:
+    total = 5 * (KEEP_FIRST + KEEP_LAST)
+    clues = [one for one in scanned("\n".join(STATS.format(n=n) for n in range(total))) if one.name == "engine.stats"]
+    assert clues[0].count == total
+    assert len(clues) == KEEP_FIRST + KEEP_LAST
+    assert [clues[0].value("output_per_s"), clues[-1].value("output_per_s")] == ["0.0", f"{total - 1}.0"]
+
+
+@given(cut=st.integers(1, 40), seed=st.integers(0, 1000))
+def test_chunks_that_end_at_line_ends_change_nothing(cut: int, seed: int) -> None:
+    r = random.Random(seed)
+    lines = [r.choice([XID, STATS.format(n=r.randrange(99)), "nothing of note", "", "\tindented"]) for _ in range(40)]
+    text = "\n".join(lines) + "\n"
+    assert scanned(text, cut=cut) == scanned(text)
+
+
+@given(st.binary(max_size=2000))
+def test_arbitrary_bytes_are_read_without_an_error(noise: bytes) -> None:
+    scan = FileScan(index=signal_index(), file="noise")
+    scan.feed(noise + b"\n" + XID.encode() + b"\n" + noise)
+    assert any(one.name == "gpu.xid" for one in scan.clues())
+
+
+def test_a_line_without_end_is_cut_before_it_is_read() -> None:
+    (clue,) = [one for one in scanned(XID + "x" * 10_000_000) if one.name == "gpu.xid"]
+    assert len(clue.lines[0].text) <= 4096
+
+
+def test_the_head_of_a_line_tells_host_rank_and_process() -> None:
+    nccl = writer_of("node-a:4411:4460 [3] misc/ibvwrap.cc:278 NCCL WARN Call to ibv_reg_mr failed")
+    assert (nccl.host, nccl.rank) == ("node-a", 3)
+    vllm = writer_of("(Worker_TP1 pid=811) INFO 09-24 02:01:20 [parallel_state.py:1206] rank 1 in world size 8")
+    assert (vllm.rank, vllm.process) == (1, "Worker_TP1")
+    assert writer_of("Oct 21 02:10:01 node-n systemd[1]: Stopping").host == "node-n"
+    assert writer_of("[pod/llm-0/engine] INFO hello").host == "llm-0"
+    assert writer_of("plain words").host is None
+
+
+def test_clocks_of_every_format_are_seconds_in_one_order() -> None:
+    earlier = time_of("2026-11-02T04:00:00+01:00 x")
+    later = time_of("2026-11-02 03:00:01,250 x")
+    assert earlier is not None
+    assert later is not None
+    assert later - earlier == 1.25
+    assert time_of("INFO 13-45 99:00:00 x") is None
+    assert time_of("[  771.120] usb") == 771.12
+
+
+def test_a_files_name_or_folder_tells_the_host() -> None:
+    assert host_of_file("node-a.show_gids.txt") == "node-a"
+    assert host_of_file("captures/node-b/dmesg.txt") == "node-b"
+    assert host_of_file("engine.t0.prom") is None
+    assert host_of_file("engine.log") is None
