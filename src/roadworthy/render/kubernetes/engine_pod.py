@@ -31,6 +31,8 @@ GRACE_S = 60
 POD_INTERFACE = "eth0"
 """What the first interface of a pod is called by every common CNI."""
 CONTAINER = "vllm"
+CPU_REPOSITORY = "public.ecr.aws/q9t5s3a7/vllm-cpu-release-repo"
+"""Where vLLM publishes its images for CPUs."""
 HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*(?:/[A-Za-z0-9][A-Za-z0-9_.-]*)?")
 NODE_PRODUCTS = {
     "H100-80GB": "NVIDIA-H100-80GB-HBM3",
@@ -75,7 +77,7 @@ def image_of(inputs: RenderInput) -> Node:
     if chosen:
         return said(chosen, "kubernetes.image", source="k8s.image-v0.6.3")
     version = inputs.deployment.engine.version
-    repository = "vllm/vllm-openai-cpu" if inputs.gpu.id == "cpu" else "vllm/vllm-openai"
+    repository = CPU_REPOSITORY if inputs.gpu.id == "cpu" else "vllm/vllm-openai"
     return said(
         f"{repository}:v{version}", "the version that the plan is for; pin its digest", source="k8s.image-v0.6.3"
     )
