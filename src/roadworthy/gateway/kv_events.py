@@ -17,13 +17,16 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
-import zmq
+
+from roadworthy.core.errors import Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    import zmq
 
 MESSAGES_A_TURN = 64
 """Read in one turn of the loop at most, so that a burst of events delays no token."""
@@ -253,9 +256,14 @@ class KvEvents:
         return tuple(stream for _, stream in self._sockets)
 
     def start(self) -> None:
-        """Connect in the background; an engine that is not there yet is waited for. Call it on the running loop."""
+        """Connect in the background; an engine that is not there yet is waited for. Call it on the running loop.
+
+        Raises:
+            Unsupported: the extra ``kv-events`` is not installed.
+        """
         if not self._addresses:
             return
+        zmq = _zmq()
         loop = asyncio.get_running_loop()
         self._context = zmq.Context(io_threads=1)
         for url, places in self._addresses.items():
@@ -296,6 +304,7 @@ class KvEvents:
     def _read(self, socket: zmq.Socket[bytes], stream: EventStream) -> None:
         if socket.closed:
             return
+        zmq = _zmq()
         for _ in range(MESSAGES_A_TURN):
             try:
                 frames = socket.recv_multipart(zmq.NOBLOCK)
@@ -303,3 +312,15 @@ class KvEvents:
                 return
             stream.message(frames)
         asyncio.get_running_loop().call_soon(self._read, socket, stream)  # the descriptor will not tell again
+
+
+def _zmq() -> Any:
+    """The library, which only those need whose engines publish."""
+    try:
+        import zmq
+    except ImportError as error:
+        raise Unsupported(
+            "engine.endpoints: kv_events are named, and the library that receives them is not installed",
+            hint="pip install 'roadworthy[gateway,kv-events]', or leave kv_events out",
+        ) from error
+    return zmq

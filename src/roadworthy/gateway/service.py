@@ -86,7 +86,7 @@ class Gateway:
             remote_media=config.remote_media,
         )
         self._poller = Poller(endpoints, policy=config.poll, now_s=time.monotonic, observer=self._plane.routing)
-        self._kv_events = KvEvents(dict(config.kv_events), self._plane.routing)
+        self._kv_events = self._publishing(config)
         self._event_rate, self._token_rate = RecentRate(), RecentRate()
         self._data_socket, self._admin_socket = data_socket, admin_socket
         self._server: asyncio.Server | None = None
@@ -99,6 +99,13 @@ class Gateway:
 
     def _endpoint(self, url: str) -> Endpoint:
         return Endpoint(url, policy=self._config.breaker, now_s=time.monotonic)
+
+    def _publishing(self, config: GatewayConfig) -> KvEvents:
+        """The subscriptions that ``config`` asks for, and word of them to the engines' endpoints."""
+        addresses = dict(config.kv_events)
+        for endpoint in self._plane.endpoint_list:
+            endpoint.publishes = bool(addresses.get(endpoint.url))
+        return KvEvents(addresses, self._plane.routing)
 
     # life
 
@@ -311,7 +318,7 @@ class Gateway:
         self._poller.watch(endpoints)
         if config.kv_events != before.kv_events:
             await self._kv_events.stop()
-            self._kv_events = KvEvents(dict(config.kv_events), plane.routing)
+            self._kv_events = self._publishing(config)
             self._kv_events.start()
 
     async def _tick(self) -> None:

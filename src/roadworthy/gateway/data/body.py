@@ -34,6 +34,8 @@ tests: the allow-lists in ``routes`` leave them out."""
 TEMPLATE_KEYS = frozenset({"enable_thinking", "thinking", "reasoning_effort"})
 """What of ``chat_template_kwargs`` passes: switches that model cards document. Others reach template code."""
 
+LONGEST_SESSION_BYTES = 256
+
 _PLACE = re.compile(r"^(.*?)(?: - at `\$\.([A-Za-z0-9_]+)([^`]*)`)?$", re.DOTALL)
 _PLAIN = {
     "int": "a whole number", "float": "a number", "str": "text", "bool": "true or false", "array": "a list",
@@ -45,7 +47,8 @@ _decode_raw = msgspec.json.Decoder(dict[str, Raw]).decode
 
 class Body(msgspec.Struct, kw_only=True, gc=False):
     """A checked body. ``forward`` is what the engine gets: the client's bytes untouched unless fields in ``dropped``
-    had to go. ``messages`` are empty where the route has none."""
+    had to go. ``messages`` are empty where the route has none. ``session_id`` is what the body says of the conversation
+    it belongs to, for routing alone."""
 
     model: str
     stream: bool
@@ -55,6 +58,7 @@ class Body(msgspec.Struct, kw_only=True, gc=False):
     messages: tuple[Message, ...] | list[Message] = ()
     prompt: bytes = b""
     previous_response_id: str | None = None
+    session_id: str | None = None
 
 
 def read_body(route: Route, data: bytes, *, remote_media: bool = False) -> Body:
@@ -67,12 +71,16 @@ def read_body(route: Route, data: bytes, *, remote_media: bool = False) -> Body:
         BadRequest: naming the field at fault.
     """
     dropped: tuple[str, ...] = ()
+    session_id = None
     if not data.isascii():
         _check_utf8(data)
     try:
         fields = route.decode(data)
     except msgspec.ValidationError as error:
+        whole = data
         data, dropped = _without_unlisted(route, data, error)
+        if "session_id" in dropped:
+            session_id = _short_text(_decode_raw(whole)["session_id"])
         fields = _decode_again(route, data)
     except (msgspec.DecodeError, RecursionError) as error:
         raise _not_json(error) from error
@@ -96,6 +104,7 @@ def read_body(route: Route, data: bytes, *, remote_media: bool = False) -> Body:
         messages=messages,
         prompt=prompt,
         previous_response_id=getattr(fields, "previous_response_id", None),
+        session_id=session_id or _session(fields),
     )
 
 
@@ -103,6 +112,24 @@ def with_fields(data: bytes, fields: bytes) -> bytes:
     """``data``, a JSON object with at least one field, with ``fields`` (such as ``b'"a":1,'``) put in front."""
     at = data.index(b"{") + 1
     return b"%b%b%b" % (data[:at], fields, data[at:])
+
+
+def _session(fields: Any) -> str | None:
+    """What OpenAI's fields say of requests that belong together, the narrower one first."""
+    for name in ("prompt_cache_key", "user"):
+        raw = getattr(fields, name, UNSET)
+        if raw is not UNSET and (text := _short_text(raw)):
+            return text
+    return None
+
+
+def _short_text(raw: Raw) -> str | None:
+    """The characters between the quotes, escapes as they are: it is compared and never shown. None when it is no text,
+    or a long one."""
+    view = memoryview(raw)
+    if 2 < len(view) <= LONGEST_SESSION_BYTES + 2 and view[0] == 0x22:
+        return str(view[1:-1], "utf-8", "replace")
+    return None
 
 
 def _max_tokens(fields: Any) -> int | None:

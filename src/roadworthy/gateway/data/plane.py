@@ -194,7 +194,8 @@ class DataPlane:
         return Work(
             route=self.routing.describe(
                 tenant_id=principal.tenant.id, model=body.model, stream=body.stream, body=data,
-                max_tokens=body.max_tokens, session_id=head.session_id, request_id=request.id.decode("ascii"),
+                max_tokens=body.max_tokens, session_id=head.session_id or body.session_id,
+                request_id=request.id.decode("ascii"),
             ),
             operation=route.operation, path=head.path, body=forward, stream=body.stream, engine_url=engine_url,
             response_ids=self._response_ids if route.operation == "responses" else None,

@@ -56,4 +56,6 @@ class Work:
             response_id = self.response_ids.make(self.route.tenant_id, endpoint.url, request.id)
             body = with_fields(body, b'"request_id":"%b",' % response_id)
         trace = b"traceparent: %b\r\n" % request.trace if request.trace is not None else b""
+        if endpoint.publishes:
+            trace += b"X-Session-ID: %b\r\n" % request.id
         return endpoint.head(request.head.method, self.path) % (len(body), request.id, trace), body
