@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from roadworthy.catalog.data import read_catalog
+from roadworthy.catalog.flags import FLAG_VERSIONS, flag_catalog
 from roadworthy.core.errors import Unsupported
 from roadworthy.core.units import GIB
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from roadworthy.catalog.gpus import Gpu
 
 SettingKind = Literal["integer", "number", "switch", "text", "json", "list"]
+
+ARGUMENTS_ONLY = frozenset({"config", "grpc", "headless"})
+"""Flags that say how one process is started; no document holds them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,11 +48,17 @@ class BatchDefaults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingFact:
-    """One setting. ``choices`` is empty where any value of the kind goes."""
+    """One setting.
+
+    Args:
+        choices: empty where any value of the kind goes.
+        keys: allowed keys of a JSON object; empty where any key goes, or a JSON list.
+    """
 
     name: str
     kind: SettingKind
     choices: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
 
     @property
     def flag(self) -> str:
@@ -97,15 +107,22 @@ def batch_defaults(gpu: Gpu, *, tp: int = 1, pp: int = 1) -> BatchDefaults:
     raise ValueError("engines.yaml: the last rule of batch_defaults must take every device")
 
 
-@lru_cache(maxsize=1)
-def known_settings() -> Mapping[str, SettingFact]:
-    """Every setting of `vllm serve`, by its Python spelling."""
-    facts: dict[str, SettingFact] = {}
-    for name, kind in read_catalog("vllm_settings")["settings"].items():
-        if isinstance(kind, str):
-            facts[name] = SettingFact(name=name, kind=kind)  # type: ignore[arg-type]
-        else:
-            facts[name] = SettingFact(name=name, kind="text", choices=tuple(kind))
+@lru_cache(maxsize=4)
+def known_settings(version: str = FLAG_VERSIONS[0]) -> Mapping[str, SettingFact]:
+    """Every setting of `vllm serve` in that version, by its Python spelling; the oldest list for an older engine."""
+    try:
+        catalog = flag_catalog(version)
+    except Unsupported:
+        catalog = flag_catalog(FLAG_VERSIONS[-1])
+    facts = {}
+    for flag in catalog.flags.values():
+        if flag.setting not in ARGUMENTS_ONLY and flag.kind != "any":
+            facts[flag.setting] = SettingFact(
+                name=flag.setting,
+                kind="list" if flag.repeated else flag.kind,
+                choices=() if flag.kind == "list" else flag.choices,  # a document may not pass on a misspelling
+                keys=() if flag.open_keys else tuple(flag.keys),
+            )
     return MappingProxyType(facts)
 
 

@@ -70,7 +70,7 @@ class CatalogVocabulary:
         """The value in the setting's own type."""
         with suppress(Unsupported):
             version = engine_line(version).latest
-        facts = known_settings()
+        facts = known_settings(version)
         fact = facts.get(name)
         home = read_engines()["elsewhere"].get(name)
         if home is not None:
@@ -116,7 +116,7 @@ def _typed(fact: SettingFact, value: Scalar) -> Scalar:
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 raise WrongValueError("a number")
         case "json":
-            _check_json(fact.name, value)
+            _check_json(fact, value)
         case "list":
             raise WrongValueError(
                 "a setting of one value", hint=f"start the engine yourself to give {fact.flag} several"
@@ -127,13 +127,18 @@ def _typed(fact: SettingFact, value: Scalar) -> Scalar:
     return _in_range(fact.name, value)
 
 
-def _check_json(name: str, value: Scalar) -> None:
+def _check_json(fact: SettingFact, value: Scalar) -> None:
+    wanted = "a JSON object as text" if fact.keys else "JSON as text"
     try:
         parsed = json.loads(str(value))
     except (ValueError, RecursionError) as error:
-        raise WrongValueError("a JSON object as text", hint=f"""such as {name}: '{{"key": 1}}'""") from error
-    if not isinstance(parsed, dict):
-        raise WrongValueError("a JSON object as text", hint=f"""such as {name}: '{{"key": 1}}'""")
+        raise WrongValueError(wanted, hint=f"""such as {fact.name}: '{{"key": 1}}'""") from error
+    if not isinstance(parsed, dict if fact.keys else (dict, list)):
+        raise WrongValueError(wanted, hint=f"""such as {fact.name}: '{{"key": 1}}'""")
+    for key in parsed if fact.keys else ():
+        if key not in fact.keys and key.replace("-", "_") not in fact.keys:
+            near = did_you_mean(key, fact.keys)
+            raise WrongValueError(f"keys of {fact.flag} in it, and {key} is none", hint=near)
 
 
 _POSITIVE = frozenset({
