@@ -33,7 +33,7 @@ CAUSES = (
         signs=(
             sign("ray.heartbeats-missed", 0.65, "A node was marked dead for missed heartbeats or health checks."),
             sign("ray.heartbeat-late", 0.35, "The last heartbeat was {late_ms} ms late."),
-            sign("ray.raylet-exited", 0.35, "The raylet or its agent exited."),
+            sign("ray.raylet-exited", 0.55, "The raylet or its agent exited."),
             sign("process.too-many-files", 0.35, "The process is out of descriptors (open files)."),
             sign("limit.open-files-small", 0.3, "Max open files is {limit}."),
             sign("ray.gcs-lost", 0.25, "The GCS was lost."),

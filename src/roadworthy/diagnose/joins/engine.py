@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from roadworthy.diagnose.probes.tables import Sample
     from roadworthy.diagnose.values import Clue, ClueBook, Document, Line
 
-MIN_QUERIED_TOKENS = 10_000
+MIN_QUERIED_TOKENS = 1_000
 """Fewer looked-up tokens say nothing about a hit rate (facts: a guard against small samples)."""
 
 EVENTS_OF_A_BURST = 8
@@ -208,7 +208,7 @@ def eval_collapse(book: ClueBook) -> Iterator[Clue]:
         off: list[tuple[float, Line]] = []
         for line in document.numbered():
             value = re.search(
-                r"(?:accuracy|exact[_-]match|score|acc|pass@1|gsm8k)\D{0,20}(?P<value>0?\.\d+|\d+(?:\.\d+)? ?%?)",
+                r"(?:accuracy|exact[_-]match|score|acc|pass@1|gsm8k)\D{0,70}(?P<value>0?\.\d+|\d+(?:\.\d+)? ?%?)",
                 line.text,
                 re.IGNORECASE,
             )
@@ -217,7 +217,7 @@ def eval_collapse(book: ClueBook) -> Iterator[Clue]:
             number = float(value["value"].strip(" %"))
             number = number / 100 if number > 1 else number
             disabled = re.search(
-                r"(?:cach\w*|prefix\S*)\W{0,3}(?:=| is)?\s*(?:off|disabled|false|0\b)|no[-_ ](?:enable-)?prefix|"
+                r"(?:cach\w*|prefix\S*)\W{0,3}(?:=| is)?\s*(?:off|disabled|false|0(?![.\d]))|no[-_ ](?:enable-)?prefix|"
                 r"without|disable",
                 line.text,
                 re.IGNORECASE,
@@ -279,18 +279,20 @@ def pcie(book: ClueBook) -> Iterator[Clue]:
     ]
     maximum_gen = max((int(clue.value("gen_max") or 0) for clue in links), default=0)
     maximum_width = max((int(clue.value("width_max") or 0) for clue in links), default=0)
+    degraded = False
     for clue in busy:
         gen, width = int(clue.value("gen") or 0), int(clue.value("width") or 0)
         if (gen and gen < (int(clue.value("gen_max") or 0) or maximum_gen)) or (
             width and width < (int(clue.value("width_max") or 0) or maximum_width)
         ):
+            degraded = True
             yield derived(
                 clue,
                 "pcie.degraded-under-load",
                 gen_max=clue.value("gen_max") or maximum_gen,
                 width_max=clue.value("width_max") or maximum_width,
             )
-    if busy and not any(int(clue.value("gen") or 9) < maximum_gen for clue in busy):
+    if busy and not degraded:
         yield derived(busy[0], "pcie.full-speed-under-load")
     for clue in book.all("pcie.downgraded"):
         if clue.value("width_note") == "downgraded":

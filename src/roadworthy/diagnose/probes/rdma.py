@@ -174,7 +174,7 @@ def matrices(document: Document) -> Iterator[Clue]:
             cells = row["cells"].split()
             if cells.count("1") == 1:
                 yield document.clue("rail.isolated", line, row=row["label"].strip())
-        header = re.match(r"^\s*(?:\S+\s+)?(?P<names>[A-Za-z][\w-]*\d(?:\s+[A-Za-z][\w-]*\d){2,})\s*$", line.text)
+        header = re.match(r"^\s*(?:[^\d\s]+\s+)?(?P<names>[A-Za-z][\w-]*\d(?:\s+[A-Za-z][\w-]*\d){2,})\s*$", line.text)
         if header:
             yield from _slow_pairs(document, header["names"].split(), lines[number + 1 : number + 40])
     yield from _pair_list(document, lines)
@@ -194,12 +194,15 @@ def _slow_pairs(document: Document, names: list[str], rows: list[Line]) -> Itera
 
 
 PAIR = re.compile(
-    r"(?P<one>(?:node|host|n|h|gpu-?node)[\w-]*\d+)\s*(?:<->|->|<=>|-|to|,|\s)\s*(?P<two>(?:node|host|n|h|gpu-?node)[\w-]*\d+)[\s:,=]+(?:bw|busbw|avg)?[\s:=]*(?P<value>\d+(?:\.\d+)?)\s*(?:GB/s|Gb/s|Gbps|MB/s|$)",
+    r"^\W*(?P<one>(?:[A-Za-z][\w.-]*?)?\d+)\s*(?:<->|<=>|->|--|-|,| to | and |\s)\s*(?P<two>(?:[A-Za-z][\w.-]*?)?\d+)"
+    r"[\s:,=|]+(?:bw|busbw|avg|avg_busbw)?[\s:=]*(?P<value>\d+(?:\.\d+)?)\s*(?:GB/s|Gb/s|Gbps|Gbit/s|MB/s)?\s*(?:#.*|\(.*)?$",
     re.IGNORECASE,
 )
 
 
 def _pair_list(document: Document, lines: list[Line]) -> Iterator[Clue]:
+    if not re.search(r"pair|busbw|bandwidth|GB/s|Gb/s|bw", document.file + document.text[:2000], re.IGNORECASE):
+        return
     cells = [
         (float(found["value"]), found["one"], found["two"], line)
         for line in lines

@@ -22,5 +22,6 @@ SIGNALS = (
     signal("counters.clean", "error counters | counters", r"(?:counters?|errors?).{0,40}(?:clean|zero|all 0|no errors|unchanged)"),
     signal("nvidia-smi.hangs", "nvidia-smi", r"nvidia-smi.{0,60}(?:hang|hung|no output|timed? ?out|timeout|does not return|killed after|stuck)"),
     signal("log.prefill-fills-step", "prefill", r"(?:prefill (?:tokens|batch)|#new-token).{0,60}(?:budget (?:full|filled|exhausted)|fills|of (?P<budget>\d+) budget)"),
+    signal("rdma.devices-not-mapped", "Devices | devices:", r"(?:HostConfig\.)?Devices\"?:? ?(?:\[\]|null|none)"),
     signal("switch.storm", "PFC storm | pfc storm | pfcwd | PFC watchdog | PFCWD", r"(?i)(?:pfc ?(?:storm|watchdog|wd)).*(?:detect|storm|restor|drop)"),
 )  # fmt: skip
