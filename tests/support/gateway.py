@@ -61,14 +61,16 @@ async def gateway_before(
     limits: Limits | None = None,
     poll: PollPolicy | None = None,
     drain_s: float = 0.0,
+    **more: Any,
 ) -> AsyncIterator[Gateway]:
-    """A gateway before ``engines``; at the end nothing may be left in flight."""
+    """A gateway before ``engines``, with ``more`` of its configuration; at the end nothing may be left in flight."""
     gateway = Gateway(
         GatewayConfig(
             endpoints=tuple(engine if isinstance(engine, str) else engine.url for engine in engines),
             tenants=tuple(tenants),
             limits=limits or Limits(),
             poll=poll or PollPolicy(),
+            **more,
         )
     )
     await gateway.start()

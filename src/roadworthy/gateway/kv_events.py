@@ -189,7 +189,7 @@ class EventStream:
         self._mix = rank << 56
         self._listener = listener
         self._group: int | None = None
-        self._next: int | None = None
+        self.expected: int | None = None  # number of the next message
         self.messages = self.missed = self.unreadable = 0
 
     def message(self, frames: Sequence[bytes]) -> None:
@@ -209,8 +209,8 @@ class EventStream:
             self._tell(event)
 
     def _in_order(self, number: int) -> None:
-        listener, expected = self._listener, self._next
-        self._next = number + 1
+        listener, expected = self._listener, self.expected
+        self.expected = number + 1
         if expected is None:
             listener.kv_live(self.url, True)
         elif number < expected:  # the engine started anew
