@@ -127,7 +127,7 @@ def _selectors(manifest: dict[str, Any]) -> list[dict[str, str]]:
         case "Service":
             return [spec["selector"]]
         case "NetworkPolicy":
-            peers = [peer for rule in spec["ingress"] for peer in rule.get("from", []) if "podSelector" in peer]
+            peers = [peer for rule in spec["ingress"] for peer in rule.get("from", []) if set(peer) == {"podSelector"}]
             return [spec["podSelector"]["matchLabels"], *(peer["podSelector"]["matchLabels"] for peer in peers)]
         case "PodDisruptionBudget" | "PodMonitor":
             return [spec["selector"]["matchLabels"]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from roadworthy.render.commented_yaml import Node, said
+from roadworthy.render.commented_yaml import Node, Text, said
 from roadworthy.render.engine_lines import ServeLine, launch
 from roadworthy.render.kubernetes.engine_pod import (
     Spelling,
@@ -147,7 +147,7 @@ def _head(inputs: RenderInput, line: ServeLine) -> Callable[[dict[str, Node]], d
         return {
             **shared,
             "command": said(
-                ["/bin/bash", "-ec", literal(script), "vllm"],
+                ["/bin/bash", "-ec", Text(text=literal(script)), "vllm"],
                 "Ray, then vLLM on a node with GPUs (else it takes small-GPU defaults); the script reads no argument",
                 source="ray.driver-node",
             ),
@@ -163,7 +163,9 @@ def _worker(shared: dict[str, Node]) -> dict[str, Node]:
     script = 'ulimit -n 65536 || true\neval "exec ${KUBERAY_GEN_RAY_START_CMD}"\n'
     return {
         **shared,
-        "command": said(["/bin/bash", "-ec", literal(script)], "KubeRay's own `ray start`; vLLM places its actors"),
+        "command": said(
+            ["/bin/bash", "-ec", Text(text=literal(script))], "KubeRay's own `ray start`; vLLM places its actors"
+        ),
     }
 
 

@@ -22,8 +22,14 @@ if TYPE_CHECKING:
 MONITORING = {"kubernetes.io/metadata.name": "monitoring"}
 
 
-def network_policy_artifact(inputs: RenderInput, *, host_network: bool, engine_port: int) -> Artifact:
-    """Two policies: engines hear gateways, each other and Prometheus; the gateways' admin port hears Prometheus."""
+def network_policy_artifact(
+    inputs: RenderInput, *, host_network: bool, engine_port: int, operator: bool = False
+) -> Artifact:
+    """Two policies: engines hear gateways, each other and Prometheus; the gateways' admin port hears Prometheus.
+
+    Args:
+        operator: KubeRay's operator asks the head for its state, so it must get through.
+    """
     lines = ["Ingress only. Engines' own routes have no key (/metrics, /pause in dev mode, ...), hence these rules."]
     if host_network:
         lines.append(
@@ -32,7 +38,10 @@ def network_policy_artifact(inputs: RenderInput, *, host_network: bool, engine_p
         )
     lines.append(f"Prometheus is expected in the namespace {MONITORING['kubernetes.io/metadata.name']}.")
     return manifest_file(
-        "network-policy.yaml", _engines(inputs, engine_port), _gateways(inputs), header="\n".join(lines)
+        "network-policy.yaml",
+        _engines(inputs, engine_port, operator=operator),
+        _gateways(inputs),
+        header="\n".join(lines),
     )
 
 
@@ -57,7 +66,8 @@ def _engine_why(inputs: RenderInput, pods_of_an_engine: int) -> str:
     return "one engine at a time; the others take its load"
 
 
-def _engines(inputs: RenderInput, engine_port: int) -> Node:
+def _engines(inputs: RenderInput, engine_port: int, *, operator: bool) -> Node:
+    asking: list[Node] = [{"from": [_operator()]}] if operator else []
     return _policy(
         inputs,
         ENGINE_COMPONENT,
@@ -74,6 +84,7 @@ def _engines(inputs: RenderInput, engine_port: int) -> Node:
                 "from": [_monitoring()],
                 "ports": [{"port": said(engine_port, "/metrics"), "protocol": "TCP"}],
             },
+            *asking,
         ],
         "ranks use many ports (29500 and up, and random ones): open between them; outside only the HTTP port",
     )
@@ -112,6 +123,15 @@ def _pods(inputs: RenderInput, component: str) -> Node:
 
 def _monitoring() -> Node:
     return {"namespaceSelector": {"matchLabels": said(dict(MONITORING), "where Prometheus runs; change it to yours")}}
+
+
+def _operator() -> Node:
+    return {
+        "namespaceSelector": said({}, "in whatever namespace it runs"),
+        "podSelector": {
+            "matchLabels": said({"app.kubernetes.io/name": "kuberay-operator"}, "asks the head how Ray and Serve are")
+        },
+    }
 
 
 def _budget(inputs: RenderInput, component: str, name: str, limit: dict[str, Node]) -> Node:

@@ -32,7 +32,12 @@ def surroundings(inputs: RenderInput, *, engines: Sequence[str], launcher: str) 
         manifest_file("namespace.yaml", _namespace(inputs), header="Where everything goes."),
         *((cache,) if cache else ()),
         *gateway_artifacts(inputs, engines),
-        network_policy_artifact(inputs, host_network=network_of(inputs, first) == "host", engine_port=first.place.port),
+        network_policy_artifact(
+            inputs,
+            host_network=network_of(inputs, first) == "host",
+            engine_port=first.place.port,
+            operator=launcher == "kuberay",
+        ),
         disruption_artifact(inputs, pods_of_an_engine=first.nodes),
     )
     return (*files, guide(inputs, files, launcher=launcher))

@@ -188,3 +188,17 @@ def test_settings_are_told_for_explain(name: str) -> None:
     assert all(setting.why for setting in artifact.settings)
     assert any("rayVersion" in setting.name for setting in artifact.settings)
     assert json.dumps([setting.name for setting in artifact.settings])
+
+
+def test_the_operator_gets_through_the_network_policy() -> None:
+    """It asks the head for Ray's and Serve's state; a policy without it would keep a RayService from ever being ready."""
+    for target, expected in (("kuberay", 1), ("lws", 0)):
+        text = rendered(target, render_input(V4_ON_32_H100))["network-policy.yaml"].text
+        engines = next(iter(yaml.safe_load_all(text)))
+        peers = [peer for rule in engines["spec"]["ingress"] for peer in rule["from"]]
+        operators = [
+            peer
+            for peer in peers
+            if peer.get("podSelector", {}).get("matchLabels") == {"app.kubernetes.io/name": "kuberay-operator"}
+        ]
+        assert len(operators) == expected
