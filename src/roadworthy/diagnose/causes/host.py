@@ -10,7 +10,7 @@ CAUSES = (
         tells="Traffic crosses the socket link, or the virtual machine hides the topology so that NCCL pairs GPUs with remote NICs (NUMA, topo).",
         signs=(
             sign("topo.flat", 0.6, "The topology is flat: every GPU-NIC pair shows PHB on one NUMA node, as in a virtual machine that hides it."),
-            sign("topo.all-far", 0.45, "Every GPU-NIC pair is SYS: each transfer crosses sockets."),
+            sign("topo.all-far", 0.55, "Every GPU-NIC pair is SYS: each transfer crosses sockets."),
             sign("nic.one-for-all", 0.35, "All ranks send through one NIC (NET/IB/{nic})."),
             sign("nccl.topology-unreadable", 0.3, "NCCL could not read the topology from {path}."),
             sign("numa.memory-remote", 0.65, "{remote} MB ({share}) of the worker for GPU {gpu} lie on NUMA node {there}, the GPU is on node {node}."),

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from roadworthy.diagnose.values import ClueBook
 
+ONE_READING_LEAST = 3
+"""A counter read once says that something happened since boot; once or twice is a cable that was plugged in."""
+
 LOCAL_INTERFACES = re.compile(r"^(?:lo|docker|br-|virbr|veth|cni|flannel|cali|tunl|lxc|lxd|podman|usb|vmnet|kube-)")
 
 
@@ -58,6 +61,8 @@ def bootstrap(book: ClueBook) -> Iterator[Clue]:
 
 
 def _unreachable(address: str) -> bool:
+    if address in ("localhost", "ip6-localhost"):
+        return True
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
@@ -273,7 +278,7 @@ def counter_growth(book: ClueBook) -> Iterator[Clue]:
             by_place[clue.host, clue.value("device")].append(clue)
         for some in by_place.values():
             first, last = int(some[0].value("value")), int(some[-1].value("value"))
-            if len(some) == 1 and last > 0:
+            if len(some) == 1 and last >= ONE_READING_LEAST:
                 yield derived(some[0], f"grew.{name[8:]}", by=last)
             elif len(some) > 1 and last > first:
                 yield derived(some[-1], f"grew.{name[8:]}", some[0], by=last - first)

@@ -39,12 +39,12 @@ def number_of(text: str) -> float | None:
 
 
 def tables(document: Document) -> Iterator[Table]:
-    """Every table of a document: a header of names and at least two rows with as many cells."""
+    """Every table of a document: a header of names and at least two rows (three of two cells) with as many cells."""
     lines = list(document.numbered())
     at = 0
     while at < len(lines):
         cells = _cells(lines[at].text)
-        if len(cells) < 3 or not all(re.match(r"^[A-Za-z_][\w./ %()\[\]-]*$", cell) for cell in cells):
+        if len(cells) < 2 or not all(re.match(r"^[A-Za-z_][\w./ %()\[\]-]*$", cell) for cell in cells):
             at += 1
             continue
         rows, kept = [], []
@@ -54,7 +54,7 @@ def tables(document: Document) -> Iterator[Table]:
                 rows.append(tuple(values))
                 kept.append(lines[end])
             end += 1
-        if len(rows) >= 2:
+        if len(rows) >= (2 if len(cells) > 2 else 3):
             yield Table(columns=tuple(cells), rows=tuple(rows), lines=tuple(kept))
         at = max(end, at + 1)
 

@@ -34,7 +34,7 @@ SIGNALS = (
     # RDMA verbs as NCCL reports them
     signal(
         "rdma.modify-qp-failed", "ibv_modify_qp failed",
-        r"ibv_modify_qp failed with (?:error )?(?P<error>[^,]+?)(?:, on dev (?P<device>\w+):(?P<dev_port>\d+))?(?:, curr state.*)?(?:, local GID index (?P<gid_index>\d+), local GID (?P<local_gid>[0-9a-fA-F:.]+), remote GID (?P<remote_gid>[0-9a-fA-F:.]+))?$",
+        r"ibv_modify_qp failed with (?:error )?(?P<error>[^,]+?)(?:, on dev (?P<device>\w+):(?P<dev_port>\d+))?(?:, curr state \w+)?(?:, next state \w+)?(?:, local GID index (?P<gid_index>\d+), local GID (?P<local_gid>[0-9a-fA-F:.]+), remote GID (?P<remote_gid>[0-9a-fA-F:.]+))?$",
     ),
     signal(
         "rdma.completion-error", "Got completion",
