@@ -106,7 +106,12 @@ def test_a_taken_port_is_exit_3_and_names_the_port(tmp_path: Path) -> None:
     ("engines", "gateway", "tenants", "message"),
     [
         ((), "", None, "engine.endpoints"),
-        (("http://127.0.0.1:1",), "workers: 2", None, "gateway.workers"),
+        (
+            ("http://127.0.0.1:1",),
+            "workers: 3",
+            f"[{{id: acme, key: {KEY}, concurrency: 2}}]",
+            "at least 3, one for each worker",
+        ),
         (
             ("http://127.0.0.1:1",),
             "",
@@ -121,7 +126,7 @@ def test_a_taken_port_is_exit_3_and_names_the_port(tmp_path: Path) -> None:
         ),
         (("https://127.0.0.1:1",), "", None, "http://host:port"),
     ],
-    ids=["no engines", "many workers", "variable not set", "one key for two", "engine over TLS"],
+    ids=["no engines", "a limit below the workers", "variable not set", "one key for two", "engine over TLS"],
 )
 def test_wrong_input_is_exit_2_and_says_what_to_change(
     tmp_path: Path, engines: tuple[str, ...], gateway: str, tenants: str | None, message: str

@@ -25,6 +25,16 @@ def load_document(path: Path | str) -> Deployment:
     return load_text(_read(path), source=_source(path), vocabulary=_vocabulary(path))
 
 
+def read_document(path: Path | str) -> str:
+    """The text at ``path``, not looked into. Raises as ``load_document``."""
+    return _read(path)
+
+
+def parse_document(text: str, path: Path | str) -> Deployment:
+    """The deployment in ``text``, which was read from ``path``. Raises SpecError for problems in it."""
+    return load_text(text, source=_source(path), vocabulary=_vocabulary(path))
+
+
 def check_document(path: Path | str) -> tuple[Deployment | None, tuple[Problem, ...]]:
     """Like :func:`load_document`, with the problems handed back; a file that cannot be had still raises."""
     return check_text(_read(path), source=_source(path), vocabulary=_vocabulary(path))

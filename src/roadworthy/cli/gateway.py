@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Sequence
-from dataclasses import replace
+import gc
+import signal
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from roadworthy.cli.output import STOP_SIGNALS, require_two_ports, say
 
 if TYPE_CHECKING:
+    from roadworthy.cli.gateway_setup import Options
+    from roadworthy.gateway.config import GatewayConfig
     from roadworthy.gateway.service import Gateway
+    from roadworthy.gateway.workers.supervisor import Document, Supervisor
     from roadworthy.spec.values import Tenant
 
 
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 @click.option(
     "--admin-host", default="127.0.0.1", show_default=True, help="Address of the admin port, which has no key."
 )
+@click.option("--workers", type=click.IntRange(1, 1024), help="Processes that share the data port.")
+@click.option("--access-log", help="A line of JSON for each request goes to this file; - for stdout.")
 @click.option("--ready-file", type=click.Path(path_type=Path), help="Written once it serves.")
 @click.option(
     "--drain", "drain_s", type=click.FloatRange(min=0), default=10.0, show_default=True,
@@ -37,78 +42,186 @@ def command(
     port: int | None,
     admin_port: int | None,
     admin_host: str,
+    workers: int | None,
+    access_log: str | None,
     ready_file: Path | None,
     drain_s: float,
 ) -> None:
     """Serve tenants through the OpenAI-compatible gateway alone.
 
     SPEC is the deployment document; requests go to the engines under engine.endpoints, which may appear later. Ends on
-    Ctrl-C or SIGTERM, after the requests in progress.
+    Ctrl-C or SIGTERM, after the requests in progress. SIGHUP reads the document again, SIGUSR2 puts the program that is
+    on disk now in place of the running one; neither loses a stream.
     """
     from roadworthy.cli.output import require_extra
 
-    require_extra("gateway", "uvloop", "httptools", "starlette", "uvicorn", "prometheus_client")
-    from roadworthy.adapters.documents import load_document
+    require_extra("gateway", "uvloop", "httptools", "starlette", "uvicorn", "prometheus_client", "msgspec", "zmq")
+    from roadworthy.adapters.documents import read_document
     from roadworthy.adapters.event_loop import loop_factory, raise_descriptor_limit
     from roadworthy.adapters.ready_file import claimed
-    from roadworthy.cli.tenant_keys import with_keys
-    from roadworthy.gateway.config import GatewayConfig
-    from roadworthy.gateway.service import Gateway
+    from roadworthy.cli.gateway_setup import Options
+    from roadworthy.gateway.workers.supervisor import Document
 
     require_two_ports(port, admin_port)
-    deployment = load_document(spec)
-    tenants = with_keys(deployment.tenants, os.environ)
-    config = GatewayConfig.from_deployment(deployment, tenants=tenants, host=host, port=port, admin_port=admin_port)
+    options = Options(
+        spec=spec, host=host, port=port, admin_port=admin_port, admin_host=admin_host, workers=workers,
+        access_log=access_log,
+    )  # fmt: skip
+    text = read_document(spec)
+    config = options.configure(text)
+    document = Document(text, (lambda: text) if spec == "-" else (lambda: read_document(spec)), options.configure)
     raise_descriptor_limit()
-    gateway = Gateway(replace(config, admin_host=admin_host))
     with claimed(ready_file), asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(_serve(gateway, tenants=tenants, ready_file=ready_file, drain_s=drain_s))
+        runner.run(_Service(config, document, options, ready_file=ready_file, drain_s=drain_s).run())
 
 
-async def _serve(gateway: Gateway, *, tenants: tuple[Tenant, ...], ready_file: Path | None, drain_s: float) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in STOP_SIGNALS:
-        loop.add_signal_handler(number, stop.set)
-    try:
-        await gateway.start()
-        if ready_file is not None:
-            _write_ready(gateway, tenants, ready_file)
-        _say_where(gateway)
-        warn_not_enforced(tenants)
-        await stop.wait()
-        # a second signal means now: what is in progress is cut
-        say("stopping: requests in progress may end, Ctrl-C again cuts them")
+class _Service:
+    """The command while it runs: one gateway in this process, or a supervisor of several."""
+
+    def __init__(
+        self, config: GatewayConfig, document: Document, options: Options, *, ready_file: Path | None, drain_s: float
+    ) -> None:
+        self._config, self._document, self._options = config, document, options
+        self._ready_file, self._drain_s = ready_file, drain_s
+        self._stop = asyncio.Event()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._gateway: Gateway | None = None
+        self._supervisor: Supervisor | None = None
+        self._had_terminal = _terminal()
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
         for number in STOP_SIGNALS:
-            loop.add_signal_handler(number, gateway.cut)
-    finally:
-        await gateway.stop(drain_s)
+            loop.add_signal_handler(number, self._stop.set)
+        try:
+            await self._start()
+            loop.add_signal_handler(signal.SIGHUP, self._hung_up)
+            loop.add_signal_handler(signal.SIGUSR2, lambda: self._spawn(self._upgrade()))
+            await self._announce()
+            gc.collect()
+            gc.freeze()  # what lives as long as the process is not looked through again and again
+            await self._stop.wait()
+            # a second signal means now: what is in progress is cut
+            say("stopping: requests in progress may end, Ctrl-C again cuts them")
+            for number in STOP_SIGNALS:
+                loop.add_signal_handler(number, self._cut)
+        finally:
+            for task in tuple(self._tasks):
+                task.cancel()
+            if self._supervisor is not None:
+                await self._supervisor.stop(self._drain_s)
+            if self._gateway is not None:
+                await self._gateway.stop(self._drain_s)
+
+    async def _start(self) -> None:
+        from roadworthy.gateway.service import Gateway
+
+        if self._config.workers == 1:
+            document = self._document
+
+            def load() -> GatewayConfig:
+                text = document.read()
+                config = document.configure(text)
+                document.text = text
+                return config
+
+            self._gateway = Gateway(self._config, load=load)
+            await self._gateway.start()
+        else:
+            self._supervisor = self._new_supervisor()
+            await self._supervisor.start()
+
+    def _new_supervisor(self) -> Supervisor:
+        from roadworthy.gateway.workers.supervisor import Supervisor
+
+        return Supervisor(self._config, self._document, arguments=self._options.arguments(), say=say)
+
+    # signals
+
+    def _hung_up(self) -> None:
+        """SIGHUP: read the document again; but a terminal that closed sends it too, and then means stop."""
+        if self._had_terminal and not _terminal():
+            self._stop.set()
+        else:
+            self._spawn(self._reload())
+
+    async def _reload(self) -> None:
+        target = self._supervisor or self._gateway
+        assert target is not None
+        problem = await target.reload()
+        if problem is None:
+            say("the document was read again and is in force")
+        else:
+            say(f"the document was refused, the one before stays in force: {problem}")
+
+    async def _upgrade(self) -> None:
+        if self._supervisor is not None:
+            await self._supervisor.upgrade()
+            return
+        assert self._gateway is not None
+        supervisor = self._new_supervisor()
+        if await supervisor.follow(self._gateway):
+            self._supervisor = supervisor
+
+    def _cut(self) -> None:
+        for one in (self._supervisor, self._gateway):
+            if one is not None:
+                one.cut()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # words
+
+    async def _announce(self) -> None:
+        from roadworthy.gateway.workers.share import are_divided
+
+        running = self._gateway or self._supervisor
+        assert running is not None
+        status = await running.status_view()
+        if self._ready_file is not None:
+            _write_ready(running.data_url, running.admin_url, status, self._config.tenants, self._ready_file)
+        say(f"serving at {running.data_url}, admin at {running.admin_url}")
+        for endpoint in status["endpoints"]:
+            if not endpoint["reachable"]:
+                say(f"warning: engine {endpoint['url']} does not answer yet: {endpoint['note']}")
+        if not self._config.tenants:
+            say(
+                "warning: the document names no tenant, so anyone who reaches the port may use it\n"
+                "hint: add tenants: [{id: NAME, key_env: VARIABLE}]"
+            )
+        if are_divided(self._config):
+            say(
+                f"warning: concurrency and rpm are divided among {self._config.workers} workers, each of which counts "
+                "by itself: a tenant whose connections meet few of them gets less than its limit"
+            )
+        warn_not_enforced(self._config.tenants)
 
 
-def _write_ready(gateway: Gateway, tenants: tuple[Tenant, ...], path: Path) -> None:
+def _terminal() -> bool:
+    try:
+        Path("/dev/tty").open("rb").close()
+    except OSError:
+        return False
+    return True
+
+
+def _write_ready(
+    data_url: str, admin_url: str, status: dict[str, Any], tenants: tuple[Tenant, ...], path: Path
+) -> None:
     from roadworthy.adapters.ready_file import Ready, ReadyEngine, ReadyTenant, write_ready
 
     write_ready(
         path,
         Ready(
-            data_url=gateway.data_url,
-            admin_url=gateway.admin_url,
-            engines=tuple(ReadyEngine(url=one.url, pid=None) for one in gateway.status().endpoints),
+            data_url=data_url,
+            admin_url=admin_url,
+            engines=tuple(ReadyEngine(url=one["url"], pid=None) for one in status["endpoints"]),
             tenants=tuple(ReadyTenant(id=tenant.id, key=tenant.key or "") for tenant in tenants),
         ),
     )
-
-
-def _say_where(gateway: Gateway) -> None:
-    say(f"serving at {gateway.data_url}, admin at {gateway.admin_url}")
-    for endpoint in gateway.status().endpoints:
-        if not endpoint.reachable:
-            say(f"warning: engine {endpoint.url} does not answer yet: {endpoint.note}")
-    if gateway.open_access:
-        say(
-            "warning: the document names no tenant, so anyone who reaches the port may use it\n"
-            "hint: add tenants: [{id: NAME, key_env: VARIABLE}]"
-        )
 
 
 def warn_not_enforced(tenants: Sequence[Tenant]) -> None:

@@ -90,13 +90,17 @@ class AccessLog:
 
 
 def _line(record: RequestRecord, offset_s: float, worker: str | None) -> bytes:
-    moment_s = record.started_s + offset_s
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment_s)) + f".{int(moment_s % 1 * 1000):03d}Z"
-    fields: dict[str, object] = {"time": stamp}
+    fields: dict[str, object] = {"time": time_text(record, offset_s)}
     if worker is not None:
         fields["worker"] = worker
     fields.update(profile(record))
     return _encode(fields) + b"\n"
+
+
+def time_text(record: RequestRecord, offset_s: float) -> str:
+    """When the request had been read, in UTC; ``offset_s`` leads from the record's clock to the epoch."""
+    moment_s = record.started_s + offset_s
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(moment_s))}.{int(moment_s % 1 * 1000):03d}Z"
 
 
 def profile(record: RequestRecord) -> dict[str, object]:

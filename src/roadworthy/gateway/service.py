@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from roadworthy.core.errors import RoadworthyError, SpecError
 from roadworthy.gateway import metrics
-from roadworthy.gateway.access_log import AccessLog
+from roadworthy.gateway.access_log import AccessLog, profile, time_text
 from roadworthy.gateway.admin.app import admin_app
 from roadworthy.gateway.admin.server import AdminServer
 from roadworthy.gateway.data.plane import DataPlane
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
+    from roadworthy.gateway.admin.app import AdminView
     from roadworthy.gateway.config import GatewayConfig
-    from roadworthy.gateway.data.record import RequestRecord
 
 DRAIN_S = 10.0
 """How long ``stop`` lets requests in progress go on, unless told otherwise."""
@@ -45,8 +46,9 @@ class Gateway:
 
     Args:
         load: reads the document again, for ``reload``; None where there is none to read.
-        data_socket, admin_socket: bound already, by a process that this one shares them with or takes over from.
+        data_socket: bound already, by the process that this one works for.
         worker: which of several processes this is; None for the only one.
+        admin: open an admin port; a worker's is its supervisor's.
 
     Raises:
         SpecError: an engine's URL, a tenant's key, or a file of ``tls`` cannot be used.
@@ -60,10 +62,10 @@ class Gateway:
         *,
         load: Callable[[], GatewayConfig] | None = None,
         data_socket: socket.socket | None = None,
-        admin_socket: socket.socket | None = None,
         worker: str | None = None,
+        admin: bool = True,
     ) -> None:
-        self._config, self._load, self._worker = config, load, worker
+        self._config, self._load, self._worker, self._has_admin = config, load, worker, admin
         endpoints = [self._endpoint(url) for url in config.endpoints]
         pepper = pepper_of(config.tenants)
         self._pepper = pepper
@@ -88,7 +90,8 @@ class Gateway:
         self._poller = Poller(endpoints, policy=config.poll, now_s=time.monotonic, observer=self._plane.routing)
         self._kv_events = self._publishing(config)
         self._event_rate, self._token_rate = RecentRate(), RecentRate()
-        self._data_socket, self._admin_socket = data_socket, admin_socket
+        self._data_socket = data_socket
+        self._admin_socket: socket.socket | None = None
         self._server: asyncio.Server | None = None
         self._admin: AdminServer | None = None
         self._ticker: asyncio.Task[None] | None = None
@@ -96,6 +99,7 @@ class Gateway:
         self._started_s = time.monotonic()
         self._document = DocumentStatus(loaded_at_s=time.time())
         self._data_url = self._admin_url = ""
+        self._admin_view: AdminView = self
 
     def _endpoint(self, url: str) -> Endpoint:
         return Endpoint(url, policy=self._config.breaker, now_s=time.monotonic)
@@ -120,16 +124,17 @@ class Gateway:
         if self._data_socket is None:
             self._data_socket = listener(config.host, config.port, what="gateway.port")
         try:
-            if self._admin_socket is None:
+            if self._has_admin:
                 self._admin_socket = listener(config.admin_host, config.admin_port, what="gateway.admin_port")
             scheme = "https" if self._tls is not None else "http"
             self._data_url = url_of(self._data_socket, scheme)
-            self._admin_url = url_of(self._admin_socket)
+            self._admin_url = url_of(self._admin_socket) if self._admin_socket is not None else ""
             self._started_s = time.monotonic()
             await self._poller.start()
             self._kv_events.start()
-            self._admin = AdminServer(admin_app(self), self._admin_socket)
-            await self._admin.start()
+            if self._admin_socket is not None:
+                self._admin = AdminServer(admin_app(lambda: self._admin_view), self._admin_socket)
+                await self._admin.start()
             self._server = await asyncio.get_running_loop().create_server(
                 self._plane.protocol, sock=self._data_socket, backlog=1024, ssl=self._tls
             )
@@ -213,10 +218,18 @@ class Gateway:
             document=self._document,
         )
 
-    def recent(self) -> list[RequestRecord]:
+    async def is_ready(self) -> bool:
+        return self.ready
+
+    async def status_view(self) -> dict[str, Any]:
+        """``status`` as plain values."""
+        return asdict(self.status())
+
+    async def requests_view(self) -> list[dict[str, Any]]:
         """The latest requests that are over, newest first."""
         self._tally.fold()
-        return list(reversed(self._tally.recent))
+        offset_s = time.time() - time.monotonic()
+        return [{"time": time_text(one, offset_s), **profile(one)} for one in reversed(self._tally.recent)]
 
     def snapshot(self) -> metrics.Snapshot:
         """All numbers at this moment; write them out with ``metrics.render``, off this loop."""
@@ -245,9 +258,9 @@ class Gateway:
             },
         )
 
-    async def metrics_text(self) -> bytes:
-        """Prometheus text."""
-        return await asyncio.to_thread(metrics.render, self.snapshot(), worker=self._worker)
+    async def metrics_text(self, worker: str | None = None) -> bytes:
+        """Prometheus text; ``worker`` labels it where this is one of several processes."""
+        return await asyncio.to_thread(metrics.render, self.snapshot(), worker=worker or self._worker)
 
     def _model_label(self, name: str) -> str:
         known = any(name in endpoint.models for endpoint in self._plane.endpoint_list)
@@ -262,6 +275,32 @@ class Gateway:
     def set_draining(self, url: str, draining: bool) -> None:
         """Send no new requests to the engine at ``url`` (or do again). Raises KeyError for one that is not ours."""
         self._plane.endpoints[url].draining = draining
+
+    async def drain_engine(self, url: str, draining: bool) -> None:
+        """``set_draining`` for the admin port."""
+        self.set_draining(url, draining)
+
+    def data_socket_copy(self) -> socket.socket:
+        """The listening socket, for a process that takes over."""
+        assert self._data_socket is not None
+        return self._data_socket.dup()
+
+    def hand_admin_to(self, view: AdminView) -> None:
+        """The admin port tells of ``view`` from now on."""
+        self._admin_view = view
+
+    async def drain(self, drain_s: float) -> None:
+        """As ``stop``, but the admin port stays."""
+        if self._server is not None:
+            self._server.close()
+        await self._plane.drain(drain_s)
+
+    async def retire(self) -> None:
+        """Another process has taken over the port: accept nothing more, finish what is in progress however long it
+        takes, serve what still comes over connections that are open, and return once all of them are closed."""
+        if self._server is not None:
+            self._server.close()
+        await self._plane.retire()
 
     async def reload(self) -> str | None:
         """Read the document again and take over tenants, keys, engines, limits and TLS files, without touching a

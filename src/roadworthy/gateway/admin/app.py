@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
@@ -12,58 +11,54 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from roadworthy.gateway.access_log import profile
-
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
 
     from starlette.requests import Request
-
-    from roadworthy.gateway.data.record import RequestRecord
-    from roadworthy.gateway.status import GatewayStatus
 
 MOST_BODY_BYTES = 64 * 1024
 
 
 class AdminView(Protocol):
-    """What the admin port may ask of the gateway, and tell it."""
+    """What the admin port may ask of the gateway, and tell it: one process, or the supervisor of several."""
 
-    @property
-    def ready(self) -> bool: ...
-    def status(self) -> GatewayStatus: ...
-    def recent(self) -> Sequence[RequestRecord]: ...
-    def set_draining(self, url: str, draining: bool) -> None: ...
-    async def reload(self) -> str | None: ...
+    async def is_ready(self) -> bool: ...
+    async def status_view(self) -> dict[str, Any]: ...
+    async def requests_view(self) -> list[dict[str, Any]]: ...
     async def metrics_text(self) -> bytes: ...
+    async def drain_engine(self, url: str, draining: bool) -> None: ...
+    async def reload(self) -> str | None: ...
 
 
-def admin_app(view: AdminView) -> Starlette:
-    """``/healthz`` (the process lives), ``/readyz`` (an engine can take a request), ``/metrics``, ``/api/status``,
+def admin_app(view_now: Callable[[], AdminView]) -> Starlette:
+    """The admin port's application, which tells of whatever ``view_now`` gives at the time.
+
+    ``/healthz`` (the process lives), ``/readyz`` (an engine can take a request), ``/metrics``, ``/api/status``,
     ``/api/requests`` (the latest, one by one); and by POST ``/api/reload``, ``/api/engines/drain`` and
-    ``/api/engines/undrain`` with ``{"url": ...}``."""
+    ``/api/engines/undrain`` with ``{"url": ...}``.
+    """
 
     async def healthz(_: Request) -> Response:
         return PlainTextResponse("ok\n")
 
     async def readyz(_: Request) -> Response:
-        if view.ready:
+        if await view_now().is_ready():
             return PlainTextResponse("ready\n")
         return PlainTextResponse("no healthy engine, see /api/status\n", status_code=503)
 
     async def metrics(_: Request) -> Response:
-        return Response(await view.metrics_text(), media_type=CONTENT_TYPE_LATEST)
+        return Response(await view_now().metrics_text(), media_type=CONTENT_TYPE_LATEST)
 
     async def status(_: Request) -> Response:
-        return JSONResponse(asdict(view.status()))
+        return JSONResponse(await view_now().status_view())
 
     async def requests(_: Request) -> Response:
-        return JSONResponse({"requests": [profile(one) for one in view.recent()]})
+        return JSONResponse({"requests": await view_now().requests_view()})
 
     async def reload(_: Request) -> Response:
-        problem = await view.reload()
-        document = asdict(view.status().document)
+        problem = await view_now().reload()
         if problem is None:
-            return JSONResponse({"document": document})
+            return JSONResponse({"document": (await view_now().status_view())["document"]})
         return _error(
             422, problem, "document_refused", hint="the document before stays in force; mend it and try again"
         )
@@ -79,9 +74,9 @@ def admin_app(view: AdminView) -> Starlette:
         if url is None:
             return _error(400, 'the body must be {"url": "http://HOST:PORT"}', "invalid_json")
         try:
-            view.set_draining(url.rstrip("/"), draining)
+            await view_now().drain_engine(url.rstrip("/"), draining)
         except KeyError:
-            known = ", ".join(one.url for one in view.status().endpoints)
+            known = ", ".join(one["url"] for one in (await view_now().status_view())["endpoints"])
             return _error(404, f"no engine {url[:200]!r}", "engine_not_found", hint=f"there are {known}")
         return JSONResponse({"url": url, "draining": draining})
 

@@ -15,6 +15,7 @@ its body is counted, not parsed); so do nearly all requests of a client's librar
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -291,7 +292,7 @@ class ClientConnection(asyncio.Protocol):
         self, status: int, body: bytes, request: Request, *, content_type: bytes = JSON, headers: bytes = b""
     ) -> None:
         """A whole response; afterwards the connection is kept if the client and we both want that."""
-        self._close_after = not request.head.keep_alive or self._plane.draining
+        self._close_after = not request.head.keep_alive or self._plane.draining or self._plane.retiring
         self._answer(status, body, request, headers, content_type)
 
     def _answer(self, status: int, body: bytes, request: Request, headers: bytes, content_type: bytes = JSON) -> None:
@@ -312,7 +313,9 @@ class ClientConnection(asyncio.Protocol):
     ) -> None:
         """The head of a stream and its ``first`` events; ``write_events`` and ``end_stream`` follow."""
         self._chunked = request.head.version == "1.1"
-        self._close_after = not request.head.keep_alive or not self._chunked or self._plane.draining
+        self._close_after = (
+            not request.head.keep_alive or not self._chunked or self._plane.draining or self._plane.retiring
+        )
         framing = b"cache-control: no-store\r\n"
         if self._chunked:
             framing = b"transfer-encoding: chunked\r\n" + framing
@@ -365,9 +368,10 @@ class ClientConnection(asyncio.Protocol):
         self._state = "linger"
         self._out.close()
 
-    def close_if_idle(self) -> None:
-        """For a gateway that stops: connections between two requests go at once, the others after their answer."""
-        if self._state == "idle" and self._exchange is None and not self._queue:
+    def close_if_idle(self, since_s: float = math.inf) -> None:
+        """For a gateway that stops: connections between two requests (and that since ``since_s``) go, the others after
+        their answer."""
+        if self._state == "idle" and self._exchange is None and not self._queue and self._since_s <= since_s:
             self._out.close()
 
     def check(self, now_s: float) -> None:

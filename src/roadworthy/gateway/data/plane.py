@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 LAST_WORDS_S = 0.5
 """How long a stopping gateway waits for clients to take what is already written to them."""
 
+RETIRE_IDLE_S = 5.0
+"""How long a process that was followed by another keeps a connection without a request."""
+
 _HEADERS_KEPT = 1024
 
 
@@ -75,7 +78,7 @@ class DataPlane:
         self.limits = limits
         self.retried = retried
         self.now_s = now_s
-        self.draining = False
+        self.draining = self.retiring = False
         self.epoch = 0  # rises whenever a head that was screened before has to be screened again
         self.stream_events = 0  # relayed since the start: the live measure of tokens a second
         self.clients: set[ClientConnection] = set()
@@ -354,6 +357,16 @@ class DataPlane:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for endpoint in self.endpoint_list:
             endpoint.close_idle()
+
+    async def retire(self) -> None:
+        """Finish: every answer closes its connection, and connections without a request close after a moment, since a
+        request may be on its way over each of them. Return once all are closed."""
+        self.retiring = True
+        while self.clients:
+            await asyncio.sleep(self.limits.sweep_s)
+            now_s = self.now_s()
+            for client in tuple(self.clients):
+                client.close_if_idle(since_s=now_s - RETIRE_IDLE_S)
 
     def cut(self) -> None:
         """End every request in progress with an error."""

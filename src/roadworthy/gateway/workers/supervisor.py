@@ -1,0 +1,287 @@
+"""Keeps workers running, follows signals, and is the admin port of all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import TYPE_CHECKING, Any
+
+from roadworthy.core.errors import RoadworthyError
+from roadworthy.gateway.admin.app import admin_app
+from roadworthy.gateway.admin.server import AdminServer
+from roadworthy.gateway.listen import listener, url_of
+from roadworthy.gateway.status import DocumentStatus
+from roadworthy.gateway.workers.link import LinkClosedError
+from roadworthy.gateway.workers.local import LocalWorker
+from roadworthy.gateway.workers.merge import merged_metrics, merged_status
+from roadworthy.gateway.workers.process import WorkerError, WorkerProcess
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Sequence
+
+    from roadworthy.gateway.config import GatewayConfig
+    from roadworthy.gateway.service import Gateway
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
+"""Between a worker's death and its successor, growing while successors die too."""
+
+ANSWER_S = 5.0
+"""How long a worker may take to tell of itself; one that is busier is left out of that answer."""
+
+
+class Document:
+    """Reads the document again, and knows what it means.
+
+    Args:
+        text: as it was last read.
+        read: reads it again; raises RoadworthyError.
+        configure: from a text to the configuration of all; raises RoadworthyError for one that cannot be used.
+    """
+
+    def __init__(self, text: str, read: Callable[[], str], configure: Callable[[str], GatewayConfig]) -> None:
+        self.text = text
+        self.read = read
+        self.configure = configure
+
+
+class Supervisor:
+    """``start``, then ``stop``; in between it keeps ``config.workers`` workers.
+
+    Args:
+        arguments: for the workers' module, such as the options of the command line.
+        say: words for the operator.
+    """
+
+    def __init__(
+        self, config: GatewayConfig, document: Document, *, arguments: Sequence[str], say: Callable[[str], None]
+    ) -> None:
+        self._config, self._document = config, document
+        self._arguments, self._say = tuple(arguments), say
+        self._sockets: list[socket.socket] = []
+        self._workers: dict[int, WorkerProcess] = {}
+        self._retiring: set[WorkerProcess | LocalWorker] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._draining: set[str] = set()
+        self._admin_socket: socket.socket | None = None
+        self._admin: AdminServer | None = None
+        self._stopping = False
+        self._changing = asyncio.Lock()
+        self._restarts = 0
+        self._status = DocumentStatus(loaded_at_s=time.time())
+        self.data_url = self.admin_url = ""
+
+    # life
+
+    async def start(self) -> None:
+        """Bind the ports, start the workers, return once all of them serve.
+
+        Raises:
+            ProbeError, SpecError: as ``Gateway.start``.
+            WorkerError: a worker did not start.
+        """
+        config = self._config
+        try:
+            port = config.port
+            for _ in range(config.workers):
+                self._sockets.append(listener(config.host, port, what="gateway.port", shared=True))
+                port = self._sockets[0].getsockname()[1]
+            self._admin_socket = listener(config.admin_host, config.admin_port, what="gateway.admin_port")
+            self.data_url = url_of(self._sockets[0], "https" if config.tls.cert else "http")
+            self.admin_url = url_of(self._admin_socket)
+            await asyncio.gather(*(self._start_worker(index) for index in range(config.workers)))
+            self._admin = AdminServer(admin_app(lambda: self), self._admin_socket)
+            await self._admin.start()
+        except BaseException:
+            await self.stop(0.0)
+            raise
+
+    async def follow(self, gateway: Gateway) -> bool:
+        """Take over from a gateway in this process: a worker serves its port from now on, its admin port becomes this
+        one's, and it finishes its streams. False when the worker did not start: the gateway goes on as before."""
+        self._sockets = [gateway.data_socket_copy()]
+        self.data_url, self.admin_url = gateway.data_url, gateway.admin_url
+        self._draining = {one.url for one in gateway.status().endpoints if one.draining}
+        try:
+            await self._start_worker(0)
+        except WorkerError as error:
+            self._say(f"upgrade given up, the process before goes on: {error}")
+            await self.stop(0.0)
+            return False
+        gateway.hand_admin_to(self)
+        before = LocalWorker(gateway)
+        self._retiring.add(before)
+        self._spawn(self._retire(before))
+        self._say("upgraded: a new worker serves, this process finishes its streams and looks after it")
+        return True
+
+    async def stop(self, drain_s: float) -> None:
+        """Let the workers end as ``Gateway.stop`` does. Calling it again does nothing."""
+        self._stopping = True
+        everyone = (*self._workers.values(), *self._retiring)
+        await asyncio.gather(*(self._stop_worker(one, drain_s) for one in everyone))
+        self._workers.clear()
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._admin is not None:
+            await self._admin.stop()
+        for listening in (*self._sockets, self._admin_socket):
+            if listening is not None:
+                listening.close()
+        self._sockets, self._admin, self._admin_socket = [], None, None
+
+    def cut(self) -> None:
+        """A ``stop`` in progress waits no longer."""
+        for worker in (*self._workers.values(), *self._retiring):
+            self._spawn(self._tell(worker, "cut"))
+
+    async def _stop_worker(self, worker: WorkerProcess | LocalWorker, drain_s: float) -> None:
+        with contextlib.suppress(LinkClosedError, TimeoutError):
+            async with asyncio.timeout(drain_s + ANSWER_S):
+                await worker.ask("stop", drain_s=drain_s)
+                await worker.ended.wait()
+        await worker.kill()
+
+    # workers
+
+    async def _start_worker(self, index: int) -> None:
+        worker = WorkerProcess(index, self._sockets[index], self._arguments)
+        await worker.start(self._document.text, sorted(self._draining))
+        self._workers[index] = worker
+        self._spawn(self._watch(worker))
+
+    async def _watch(self, worker: WorkerProcess) -> None:
+        """Start a successor if the worker dies while it should not."""
+        pause_s = FIRST_PAUSE_S
+        await worker.ended.wait()
+        while not self._stopping and not worker.retiring and self._workers.get(worker.index) is worker:
+            self._restarts += 1
+            self._say(f"worker {worker.index} died ({_how(worker.exit_code)}): starting another")
+            await asyncio.sleep(pause_s)
+            try:
+                await self._start_worker(worker.index)
+            except WorkerError as error:
+                self._say(f"worker {worker.index} does not start: {error}")
+                pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+
+    async def upgrade(self) -> None:
+        """Put a new process beside every worker; once all of them serve, let the old ones finish and end.
+
+        The new ones run the program that is on disk now. When one does not start, nothing has changed.
+        """
+        async with self._changing:
+            new = [WorkerProcess(index, self._sockets[index], self._arguments) for index in range(len(self._sockets))]
+            try:
+                draining = sorted(self._draining)
+                await asyncio.gather(*(worker.start(self._document.text, draining) for worker in new))
+            except WorkerError as error:
+                await asyncio.gather(*(worker.kill() for worker in new))
+                self._say(f"upgrade given up, the workers before go on: {error}")
+                return
+            old, self._workers = self._workers, {worker.index: worker for worker in new}
+            for worker in new:
+                self._spawn(self._watch(worker))
+            for worker in old.values():
+                worker.retiring = True
+                self._retiring.add(worker)
+                self._spawn(self._retire(worker))
+            self._say(f"upgraded: {len(new)} new workers serve, {len(old)} finish their streams")
+
+    async def _retire(self, worker: WorkerProcess | LocalWorker) -> None:
+        await self._tell(worker, "retire")
+        await worker.ended.wait()
+        self._retiring.discard(worker)
+
+    async def _tell(self, worker: WorkerProcess | LocalWorker, what: str) -> None:
+        with contextlib.suppress(LinkClosedError):
+            await worker.ask(what)
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # the admin port
+
+    async def is_ready(self) -> bool:
+        return any(one["ready"] for _, one in await self._ask_all("status"))
+
+    async def status_view(self) -> dict[str, Any]:
+        told = await self._ask_all("status")
+        workers = [
+            {
+                "id": str(worker.index), "pid": worker.pid, "ready": one["ready"], "draining": worker.retiring,
+                "in_flight": one["in_flight"], "requests": one["requests"],
+            }
+            for worker, one in told
+        ]  # fmt: skip
+        if not told:
+            return {"ready": False, "draining": self._stopping, "endpoints": [], "tenants": [], "workers": []}
+        document = {name: getattr(self._status, name) for name in ("loaded_at_s", "reloads", "refused", "problem")}
+        return {**merged_status([one for _, one in told]), "document": document, "workers": workers}
+
+    async def requests_view(self) -> list[dict[str, Any]]:
+        found = [one for _, told in await self._ask_all("requests") for one in told]
+        return sorted(found, key=lambda one: one["time"], reverse=True)
+
+    async def metrics_text(self) -> bytes:
+        told = [text for _, text in await self._ask_all("metrics")]
+        name = "roadworthy_gateway_worker_restarts_total"
+        told.append(f"# HELP {name} Workers started again after they died.\n# TYPE {name} counter\n"
+                    f'{name}{{worker="supervisor"}} {float(self._restarts)}\n')  # fmt: skip
+        return await asyncio.to_thread(merged_metrics, told)
+
+    async def drain_engine(self, url: str, draining: bool) -> None:
+        told = [answer for _, answer in await self._ask_all("drain", url=url, draining=draining)]
+        if not any("unknown" not in one for one in told):
+            raise KeyError(url)
+        if draining:
+            self._draining.add(url)
+        else:
+            self._draining.discard(url)
+
+    async def reload(self) -> str | None:
+        """Take the document over in every worker, or in none."""
+        async with self._changing:
+            before = self._status
+            try:
+                text = await asyncio.to_thread(self._document.read)
+                await asyncio.to_thread(self._document.configure, text)
+            except RoadworthyError as error:
+                problem = str(error) + "".join(f"; {one}" for one in getattr(error, "problems", ()))
+                return self._refused(f"{problem}; hint: {error.hint}" if error.hint else problem)
+            for worker, answer in await self._ask_all("reload", text=text):
+                if (
+                    answer["problem"] is not None
+                ):  # the first of them refuses as any would: nothing that differs is read
+                    return self._refused(f"worker {worker.index}: {answer['problem']}")
+            self._document.text = text
+            self._status = DocumentStatus(loaded_at_s=time.time(), reloads=before.reloads + 1, refused=before.refused)
+            return None
+
+    def _refused(self, problem: str) -> str:
+        before = self._status
+        self._status = DocumentStatus(
+            loaded_at_s=before.loaded_at_s, reloads=before.reloads, refused=before.refused + 1, problem=problem
+        )
+        return problem
+
+    async def _ask_all(self, what: str, **more: Any) -> list[tuple[WorkerProcess | LocalWorker, Any]]:
+        """What every worker answers; without those that are gone or too busy."""
+
+        async def ask(worker: WorkerProcess | LocalWorker) -> Any:
+            with contextlib.suppress(LinkClosedError, TimeoutError):
+                async with asyncio.timeout(ANSWER_S):
+                    return await worker.ask(what, **more)
+            return None
+
+        workers: list[WorkerProcess | LocalWorker]
+        workers = [*self._workers.values(), *(self._retiring if what in ("status", "metrics", "requests") else ())]
+        answers = await asyncio.gather(*(ask(worker) for worker in workers))
+        return [(worker, answer) for worker, answer in zip(workers, answers, strict=True) if answer is not None]
+
+
+def _how(exit_code: int) -> str:
+    return f"signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
