@@ -22,6 +22,7 @@ import serve_parser
 import stand_in_gpu
 
 MESSAGE_LENGTH = 400
+REASONING_MARKS = ("<think>", "</think>", "<|open|>", "<|close|>", "<|sep|>")
 
 
 def checked(lines: list[dict[str, Any]], parsers: Any) -> list[dict[str, Any]]:
@@ -97,11 +98,24 @@ def checkpoint(config: Path, scratch: Path) -> Path:
     if not folder.is_dir():
         folder.mkdir()
         shutil.copy(config, folder / "config.json")
-        tokenizer = {"version": "1.0", "added_tokens": [], "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}
-        (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+        (folder / "tokenizer.json").write_text(json.dumps(tokenizer()))
         (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}))
         (folder / "preprocessor_config.json").write_text(json.dumps(image_processor(json.loads(config.read_text()))))
     return folder
+
+
+def tokenizer() -> dict[str, Any]:
+    """Printable ASCII by the letter, and the marks of the reasoning parsers as tokens of their own."""
+    letters = {chr(code): code - 32 for code in range(32, 127)}
+    special = [
+        {
+            "id": len(letters) + index, "content": mark, "single_word": False, "lstrip": False, "rstrip": False,
+            "normalized": False, "special": True,
+        }
+        for index, mark in enumerate(REASONING_MARKS)
+    ]  # fmt: skip
+    model = {"type": "BPE", "vocab": letters, "merges": [], "fuse_unk": False, "byte_fallback": False}
+    return {"version": "1.0", "added_tokens": special, "model": model}
 
 
 def architectures(config: Path) -> list[str]:
