@@ -22,7 +22,7 @@ from roadworthy.catalog.models import model_by_id, model_from_config
 from roadworthy.core.units import GIB
 from roadworthy.plan.cache_groups import CacheOptions, cache_layout, in_flight_tokens
 from roadworthy.plan.overhead import loaded_bytes, overhead
-from roadworthy.plan.speed import REQUEST_OVERHEAD_S, step_time_of
+from roadworthy.plan.speed import REQUEST_OVERHEAD_S, Traffic, step_time_of
 from roadworthy.plan.timing import StepLoad
 from roadworthy.plan.values import Layout
 from roadworthy.plan.weights import split_of, stage_weights
@@ -208,7 +208,7 @@ def time_checks(case: str, model: ModelSpec, runs: Sequence[dict[str, Any]], *, 
     """Decode step and prefill of every batch and prompt length on one H200. All of the ``old`` set was fitted to."""
     layout = Layout(tp=1, pp=1, dp=1, ep=1, stage_layers=(model.num_layers,))
     cluster, gpu = ClusterSpec(gpus_per_node=1, gpu="H200"), gpu_by_name("H200")
-    step = step_time_of(model, layout, cluster, gpu, cache=CacheOptions(), context_tokens=1000)
+    step = step_time_of(model, layout, cluster, gpu, cache=CacheOptions(), traffic=Traffic(context_tokens=1000))
     checks = []
     for index, run in enumerate(runs):
         batch, prompt = run["batch"], run["in"]

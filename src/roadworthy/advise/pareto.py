@@ -49,7 +49,7 @@ def pareto(plan: Plan, workload: RequestProfile) -> tuple[Point, ...]:
 
 def _levels(label: str, judged: LayoutPlan, workload: RequestProfile) -> Iterable[Point]:
     assert judged.step_time is not None
-    demand, layout = demand_of(workload), judged.layout
+    demand, layout = judged.demand or demand_of(workload), judged.layout
     tokens_max = judged.settings["max_num_batched_tokens"].value
     assert isinstance(tokens_max, int)
     holds = max(0, judged.kv_blocks - 1) // judged.cache.held_blocks(round(demand.context_mean))

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from roadworthy.plan.values import LayoutPlan, PlanOption
 
 _TITLES = {
+    "speculative_decoding": "speculative decoding",
+    "no_speculative_decoding": "no speculative decoding",
     "fp8_kv_cache": "FP8 KV cache",
     "weights_in_host_memory": "weights in host memory",
     "kv_cache_in_host_memory": "KV cache in host memory",

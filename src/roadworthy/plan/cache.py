@@ -8,6 +8,7 @@ sliding window, and recurrent state that is constant in length.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -66,6 +67,18 @@ class CacheLayout:
     def block_tokens(self) -> int:
         """Tokens of one block of the first full-context group: the unit of prefix caching."""
         return next((group.block_tokens for group in self.groups if group.kind == "full"), self.groups[0].block_tokens)
+
+    @property
+    def unit_tokens(self) -> int:
+        """Tokens of the shortest prefix that can be cached: every full-context group ends on a block boundary."""
+        full = [group.block_tokens for group in self.groups if group.kind == "full"]
+        return math.lcm(*full) if full else self.block_tokens
+
+    @property
+    def unit_blocks(self) -> int:
+        """Blocks of one such prefix; 1 where nothing grows with the context."""
+        unit = self.unit_tokens
+        return sum(unit // group.block_tokens for group in self.groups if group.kind == "full") or 1
 
     def held_blocks(self, tokens: int) -> int:
         """Blocks that a decoding request with ``tokens`` tokens of context holds."""

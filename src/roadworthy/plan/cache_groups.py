@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from roadworthy.core.errors import Unsupported
@@ -65,7 +66,11 @@ def cache_layout(
     Args:
         stage_layers: layers of each pipeline stage, in order.
     """
-    options = options or CacheOptions()
+    return _cache_layout(model, tp, tuple(stage_layers), options or CacheOptions())
+
+
+@lru_cache(maxsize=1024)  # a search asks again for every layout that cuts the cache alike
+def _cache_layout(model: ModelSpec, tp: int, stage_layers: tuple[int, ...], options: CacheOptions) -> CacheLayout:
     stages = _stage_ranges(stage_layers)
     kinds = {type(layer.attention) for layer in model.layers}
     if kinds == {V4Attention}:

@@ -1,7 +1,7 @@
 """What a step time means under load: latencies and rate in steady state, and the most a layout carries.
 
 Before queueing: arrivals are taken at their mean, with a deviation or two for the tail. Bursts and the growth of a
-queue are the twin's, which runs on the same step time.
+queue are the twin's, which runs on the same step time; `scripts/plan_against_twin.py` holds the two together.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
+from roadworthy.plan.expert_load import expected_largest
 from roadworthy.plan.speed import REQUEST_OVERHEAD_S, Calibration
-from roadworthy.plan.timing import RooflineStepTime, StepLoad
 from roadworthy.plan.values import Layout, Predicted
 
 if TYPE_CHECKING:
+    from roadworthy.plan.timing import RooflineStepTime
     from roadworthy.plan.workload import Demand
     from roadworthy.spec.values import Sla
 
@@ -24,7 +25,12 @@ if TYPE_CHECKING:
 CONCURRENCY_MIN, CROSSING_STEPS, CROSSING_RATIO = 1e-3, 12, 0.004
 """Where a search for an operating point begins, how long it may take and how near, as a ratio, it comes."""
 RATE_ROUNDS, PIPELINE_ROUNDS = 4, 10
-"""Iterations of Little's law, and in each of walk time and largest batch, halving the step."""
+"""Iterations of Little's law, and in each of walk time and largest batch, halving the step. A pipeline far into
+congestion has no fixed point short of one batch that holds everything; the twin takes minutes to grow into it, and so
+the iteration stops on its way."""
+SLOW_VARIATION = 0.25
+"""Squared coefficient of variation of what prompts add to a round: their lengths differ, and several may meet."""
+P99_SIGMAS = 2.33
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +42,8 @@ class _Walk:
         gap_s: between two batches that come back and may take a new request, as an arrival finds it.
         longest_gap_s: the same while prompts are computed.
         carrier_share: of the prompts of one round that meet in one batch.
+        round_sd_s: standard deviation of one round, times the root of how long rounds of a kind follow each other: over
+            n tokens the mean round deviates by this over the root of n.
     """
 
     seconds: float
@@ -43,6 +51,7 @@ class _Walk:
     gap_s: float
     longest_gap_s: float
     carrier_share: float
+    round_sd_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,152 +66,198 @@ class OperatingPoint:
     tpot_p99_s: float
 
 
+class Engine:
+    """One data-parallel rank under a workload: its operating points.
+
+    Args:
+        step: its step time.
+        max_num_batched_tokens: the most that a step computes.
+    """
+
+    def __init__(self, step: RooflineStepTime, demand: Demand, *, max_num_batched_tokens: int) -> None:
+        self._demand, self._stages = demand, step.pipeline_stages
+        self._seconds = step.compiled()
+        self._tokens_max = float(max_num_batched_tokens)
+        self._context, self._computed = demand.context_mean, demand.computed_mean
+        self._reach = demand.cached_mean + self._computed / 2
+        self._pieces = demand.pieces_mean(self._tokens_max)
+        self._known: dict[float, tuple[_Walk, float]] = {}
+        self._spread = expected_largest(self._stages) * math.sqrt((1 - 1 / self._stages) / self._stages)
+
+    def rate_per_s(self, concurrency: float) -> float:
+        """Requests a second with ``concurrency`` in flight."""
+        return self._settled(concurrency)[1]
+
+    def at(self, concurrency: float) -> OperatingPoint:
+        """Latencies and rate with ``concurrency`` requests in flight (Little's law as a fixed point).
+
+        In the time of one walk through all stages every request gains a token and the arriving prompts are computed;
+        a new request waits for the next batch, then its prompt passes the stages chunk by chunk, together with the
+        prompts that came in the same wait.
+        """
+        demand, tokens_max = self._demand, self._tokens_max
+        walk, rate = self._settled(concurrency)
+        busy = concurrency + P99_SIGMAS * math.sqrt(concurrency)
+        worst = self._walk(busy, rate * busy / max(concurrency, 1e-9))
+        beside = rate * walk.seconds * walk.carrier_share  # other prompts that arrive for the same step
+        crowd = (beside + P99_SIGMAS * math.sqrt(beside)) * self._computed
+        room = max(0.0, tokens_max - (demand.prompt_p50 - demand.cached_p50))
+        met = min(rate * walk.gap_s * self._computed, room)
+        lumps = P99_SIGMAS * walk.round_sd_s / math.sqrt(max(1, demand.output_p50 or demand.output_mean))
+        return OperatingPoint(
+            concurrency=concurrency,
+            rate_per_s=rate,
+            ttft_p50_s=self._ttft_s(concurrency, walk, demand.prompt_p50 + met, demand.cached_p50, walk.gap_s / 2),
+            ttft_p99_s=self._ttft_s(busy, worst, demand.prompt_p99 + crowd, demand.cached_p99, worst.longest_gap_s),
+            tpot_p50_s=walk.seconds,
+            tpot_p99_s=walk.seconds + math.hypot(max(0.0, worst.seconds - walk.seconds), lumps),
+        )
+
+    def _settled(self, concurrency: float) -> tuple[_Walk, float]:
+        known = self._known.get(concurrency)
+        if known is None:
+            rate = 0.0
+            for _ in range(RATE_ROUNDS):
+                asked = self._asked_per_s(concurrency, self._walk(concurrency, rate))
+                rate = asked if rate == 0 else (rate + asked) / 2
+            known = self._known[concurrency] = self._walk(concurrency, rate), rate
+        return known
+
+    def _asked_per_s(self, concurrency: float, walk: _Walk) -> float:
+        """Little's law: requests a second where each stays for its first token and a walk for every other."""
+        demand = self._demand
+        ttft = self._ttft_s(concurrency, walk, demand.prompt_mean, demand.cached_mean, walk.gap_s / 2)
+        return concurrency / (ttft + max(demand.output_mean - 1, 0) * walk.seconds)
+
+    def _walk(self, concurrency: float, rate: float) -> _Walk:
+        """The mean walk in steady state, steps with and without a piece of a prompt taken together.
+
+        Mixing comes after the step times, not before: a batch that meets one prompt reads nearly all experts, so a
+        mean batch would read too many.
+        """
+        return self._pipeline_walk(concurrency, rate) if self._stages > 1 else self._single_walk(concurrency, rate)
+
+    def _single_walk(self, concurrency: float, rate: float) -> _Walk:
+        pieces, tokens_max = self._pieces, self._tokens_max
+        piece = self._computed / pieces
+        alone, beside = self._decode_s(concurrency), self._beside_s(concurrency, piece)
+        # share of steps with a piece: share = arrivals in the time of a step = rate * pieces * walk
+        arrivals = rate * pieces
+        slope = arrivals * (beside - alone)
+        walk = alone / (1 - slope) if slope < 1 else math.inf
+        share, slow = min(1.0, arrivals * walk), beside
+        if arrivals * walk > 1:
+            walk = beside
+            for _ in range(3):  # several pieces in each step
+                together = min(arrivals * walk, tokens_max / piece) * piece
+                walk = slow = self._beside_s(concurrency, together)
+        return _Walk(
+            seconds=walk,
+            largest_share=1.0,
+            gap_s=walk,
+            longest_gap_s=walk,
+            carrier_share=1.0,
+            round_sd_s=_round_sd_s(slow - alone, share, 1 / pieces, min(1.0, rate * alone)),
+        )
+
+    def _pipeline_walk(self, concurrency: float, rate: float) -> _Walk:
+        """The mean walk where as many batches as stages follow each other, first in, first out (docs/concepts/twin.md).
+
+        Batches cannot overtake, so the slowest of those under way sets the pace of all. A round lasts ``plain``, the
+        step of the largest batch, or ``slow``, the same with a piece of a prompt, if any batch carries one:
+        ``walk = chance * slow + (1 - chance) * plain``.
+
+        Prompts that overlap share their rounds, since each batch may carry one; a run of slow rounds ends when no
+        prompt is left and none came in the last round. With ``ends`` the chance of that and ``begins`` that of an
+        arrival in a plain round, ``chance = begins / (ends + begins)``. Rounds differ: with what prompts add to them
+        gamma distributed, none comes in one with ``exp(-rate * plain) * (1 + c * rate * added) ** (-1 / c)``. A prompt
+        of several pieces stays for as many rounds; then the slow rounds are a queue with a server for everyone, empty
+        with ``exp(-rate * pieces * slow)``, whatever the lengths.
+
+        The engine does not balance batches: a request joins the batch that comes back next, so a batch's share of the
+        arrivals is its share of the round. The others come back right behind each other, each after its own step in
+        the last stage; what is left of the round is the slowest one's, ``1 - (stages - 1) / stages * other / slowest``.
+        Hence a batch that carries a prompt gets the next one too (``keep``), and the largest batch grows (``share``),
+        by this or by chance: arrivals in such runs are as uneven as independent ones that are fewer.
+        """
+        stages, pieces, tokens_max = self._stages, self._pieces, self._tokens_max
+        seconds, context, reach, exp = self._seconds, self._context, self._reach, math.exp
+        piece = self._computed / pieces
+        others = stages - 1
+        even = 1 / min(stages, max(1.0, concurrency))
+        walk = slow = self._decode_s(concurrency * even)
+        share, keep, chance = even, even, 0.0
+        busy, ends, begins, plain = 0.0, 1.0, 0.0, slow
+        for _ in range(PIPELINE_ROUNDS):
+            large, small = concurrency * share, concurrency * (1 - share) / others
+            running = large if large > 1 else 1.0
+            plain = seconds(0, 0, running, large * context)
+            other = seconds(0, 0, small if small > 1 else 1.0, small * context)
+            together = min(max(1.0, keep * rate * walk / chance if chance else 1.0) * piece, tokens_max)
+            carrying = seconds(max(1.0, together), together * reach, running, large * context)
+            slow = (slow + (carrying if carrying > plain else plain)) / 2
+            none = exp(-rate * plain)
+            begins = 1 - none
+            ends = none * (1 + SLOW_VARIATION * rate * (slow - plain)) ** (-1 / SLOW_VARIATION)
+            if pieces > 1 and begins > 0:
+                empty = exp(-rate * pieces * slow)
+                ends = empty * (1 - ends) / (1 - empty)
+            chance = begins / (ends + begins)
+            walk = chance * slow + (1 - chance) * plain
+            busy = chance * slow / walk
+            also = 1 - exp(-rate * pieces * slow * (1 - keep) / others)
+            beside = other
+            if also > 0:
+                beside += also * (self._beside_s(small, piece) - other)
+            keep = (keep + 1 - others / stages * min(1.0, beside / slow)) / 2
+            # the largest batch's part of a plain round, of a slow one that it sets itself, and of another's
+            apart = plain / (stages * slow)
+            rest = 1 - others / stages * min(1.0, other / plain)
+            grown = ((1 - busy) * rest + busy * apart) / (1 - busy * (keep - apart))
+            runs = max(1.0, concurrency * (1 - busy * keep))
+            share = (share + min(1.0, max(even, grown, 1 / stages + self._spread / math.sqrt(runs)))) / 2
+        return _Walk(
+            seconds=walk,
+            largest_share=share,
+            gap_s=busy * keep * slow + (1 - busy) * share * plain,
+            longest_gap_s=keep * slow,
+            carrier_share=keep,
+            round_sd_s=_round_sd_s(slow - plain, chance, ends, begins),
+        )
+
+    def _decode_s(self, sequences: float) -> float:
+        """A step of decoding alone."""
+        return self._seconds(0, 0, max(1.0, sequences), sequences * self._context)
+
+    def _beside_s(self, sequences: float, tokens: float) -> float:
+        """A step of decoding with so many tokens of prompts, halfway through what is computed of them."""
+        return self._seconds(max(1.0, tokens), tokens * self._reach, max(1.0, sequences), sequences * self._context)
+
+    def _ttft_s(self, concurrency: float, walk: _Walk, prompt: float, cached: float, wait_s: float) -> float:
+        """Waiting for a batch to join, then the walks of the prompt's chunks, each after the one before."""
+        total, done = wait_s + REQUEST_OVERHEAD_S, min(cached, prompt - 1)
+        sequences = concurrency * walk.largest_share
+        while done < prompt:
+            chunk = min(self._tokens_max, prompt - done)
+            total += self._seconds(max(1.0, chunk), chunk * (done + chunk / 2), sequences, sequences * self._context)
+            done += chunk
+        return total
+
+
 def operating_point(
     step: RooflineStepTime, demand: Demand, *, concurrency: float, max_num_batched_tokens: int
 ) -> OperatingPoint:
-    """Latencies and rate with ``concurrency`` requests in flight (Little's law as a fixed point).
+    """Latencies and rate of one data-parallel rank with ``concurrency`` requests in flight, see :meth:`Engine.at`."""
+    return Engine(step, demand, max_num_batched_tokens=max_num_batched_tokens).at(concurrency)
 
-    In the time of one walk through all stages every request gains a token and the arriving prompts are computed;
-    a new request waits for the next batch, then its prompt passes the stages chunk by chunk.
+
+def _round_sd_s(apart_s: float, share: float, ends: float, begins: float) -> float:
+    """Deviation of a round that is ``apart_s`` longer with probability ``share``, for runs that end and begin so often.
+
+    The variance of a mean over a chain of two states, whose correlation from round to round is ``1 - ends - begins``.
     """
-    tokens_max = float(max_num_batched_tokens)
-    rate = 0.0
-    for _ in range(RATE_ROUNDS):
-        walk = _walk(step, demand, concurrency, rate, tokens_max)
-        ttft = _ttft_s(step, demand, concurrency, walk, demand.prompt_mean, walk.gap_s / 2, tokens_max)
-        asked = concurrency / (ttft + max(demand.output_mean - 1, 0) * walk.seconds)
-        rate = asked if rate == 0 else (rate + asked) / 2
-    walk = _walk(step, demand, concurrency, rate, tokens_max)
-    busy = concurrency + 2.33 * math.sqrt(concurrency)
-    worst = _walk(step, demand, busy, rate * busy / max(concurrency, 1e-9), tokens_max)
-    beside = rate * walk.seconds * walk.carrier_share  # other prompts that arrive for the same step
-    crowd = (beside + 2.33 * math.sqrt(beside)) * demand.prompt_mean
-    return OperatingPoint(
-        concurrency=concurrency,
-        rate_per_s=rate,
-        ttft_p50_s=_ttft_s(step, demand, concurrency, walk, demand.prompt_p50, walk.gap_s / 2, tokens_max),
-        ttft_p99_s=_ttft_s(step, demand, busy, worst, demand.prompt_p99 + crowd, worst.longest_gap_s, tokens_max),
-        tpot_p50_s=walk.seconds,
-        tpot_p99_s=worst.seconds,
-    )
-
-
-def _walk(step: RooflineStepTime, demand: Demand, concurrency: float, rate: float, tokens_max: float) -> _Walk:
-    """The mean walk in steady state, steps with and without a piece of a prompt taken together.
-
-    Mixing comes after the step times, not before: a batch that meets one prompt reads nearly all experts, so a mean
-    batch would read too many.
-    """
-    if step.pipeline_stages > 1:
-        return _pipeline_walk(step, demand, concurrency, rate, tokens_max)
-    pieces = max(1, math.ceil(demand.prompt_mean / tokens_max))
-    piece = demand.prompt_mean / pieces
-    alone = _decode_s(step, demand, concurrency)
-    beside = _beside_s(step, demand, concurrency, piece)
-    # share of steps with a piece: share = arrivals in the time of a step = rate * pieces * walk
-    arrivals = rate * pieces
-    slope = arrivals * (beside - alone)
-    walk = alone / (1 - slope) if slope < 1 else math.inf
-    if arrivals * walk > 1:
-        walk = beside
-        for _ in range(3):  # several pieces in each step
-            together = min(arrivals * walk, tokens_max / piece) * piece
-            walk = _beside_s(step, demand, concurrency, together)
-    return _Walk(
-        seconds=walk,
-        largest_share=1.0,
-        gap_s=walk,
-        longest_gap_s=walk,
-        carrier_share=1.0,
-    )
-
-
-def _pipeline_walk(step: RooflineStepTime, demand: Demand, concurrency: float, rate: float, tokens_max: float) -> _Walk:
-    """The mean walk where as many batches as stages follow each other, first in, first out (docs/concepts/twin.md).
-
-    Batches cannot overtake, so the slowest of those under way sets the pace of all. A round lasts ``plain``, the step
-    of the largest batch, or ``slow``, the same with a piece of a prompt, if any batch carries one; whether one does
-    depends on how long the round before lasted: ``chance = first / (1 - again + first)``, where ``first`` and
-    ``again`` are the chances of an arrival in a plain and in a slow round. ``walk = chance * slow + (1 - chance) *
-    plain``.
-
-    The engine does not balance batches: a request joins the batch that comes back next, so a batch's share of the
-    arrivals is its share of the round. The others come back right behind each other, each after its own step in the
-    last stage; what is left of the round is the slowest one's, ``1 - (stages - 1) / stages * other / slowest``. Hence
-    a batch that carries a prompt gets the next one too (``keep``), and the largest batch grows (``share``), by this or
-    by chance: arrivals in such runs are as uneven as independent ones that are fewer.
-    """
-    stages = step.pipeline_stages
-    pieces = max(1, math.ceil(demand.prompt_mean / tokens_max))
-    piece, rate = demand.prompt_mean / pieces, rate * pieces
-    even = 1 / min(stages, max(1.0, concurrency))
-    walk = slow = _decode_s(step, demand, concurrency * even)
-    share, keep, chance, busy = even, even, 0.0, 0.0
-    for _ in range(PIPELINE_ROUNDS):
-        large, small = concurrency * share, concurrency * (1 - share) / (stages - 1)
-        plain, other = _decode_s(step, demand, large), _decode_s(step, demand, small)
-        together = min(max(1.0, keep * rate * walk / chance if chance else 1.0) * piece, tokens_max)
-        slow = (slow + _beside_s(step, demand, large, together)) / 2
-        first, again = 1 - math.exp(-rate * plain), 1 - math.exp(-rate * slow)
-        chance = first / (1 - again + first)
-        walk = chance * slow + (1 - chance) * plain
-        busy = chance * slow / walk
-        also = 1 - math.exp(-rate * slow * (1 - keep) / (stages - 1))
-        beside = other + also * (_beside_s(step, demand, small, piece) - other)
-        keep = (keep + _rest_of_round(stages, beside, slow)) / 2
-        # the largest batch's part of a plain round, of a slow one that it sets itself, and of one that another sets
-        apart = plain / (stages * slow)
-        grown = ((1 - busy) * _rest_of_round(stages, other, plain) + busy * apart) / (1 - busy * (keep - apart))
-        runs = max(1.0, concurrency * (1 - busy * keep))
-        spread = 1 / stages + math.sqrt(2 * math.log(stages) / (stages * runs))
-        share = (share + min(1.0, max(even, grown, spread))) / 2
-    gap = busy * keep * slow + (1 - busy) * share * plain
-    return _Walk(
-        seconds=walk,
-        largest_share=share,
-        gap_s=gap,
-        longest_gap_s=keep * slow,
-        carrier_share=keep,
-    )
-
-
-def _rest_of_round(stages: int, other_s: float, slowest_s: float) -> float:
-    return 1 - (stages - 1) / stages * min(1.0, other_s / slowest_s)
-
-
-def _decode_s(step: RooflineStepTime, demand: Demand, sequences: float) -> float:
-    """A step of decoding alone."""
-    return step.seconds(0, 0, round(sequences) or 1, round(sequences * demand.context_mean))
-
-
-def _beside_s(step: RooflineStepTime, demand: Demand, sequences: float, tokens: float) -> float:
-    """A step of decoding with so many tokens of prompts, halfway through them."""
-    return step.seconds(
-        round(tokens) or 1,
-        round(tokens * demand.prompt_mean / 2),
-        round(sequences) or 1,
-        round(sequences * demand.context_mean),
-    )
-
-
-def _ttft_s(
-    step: RooflineStepTime, demand: Demand, concurrency: float, walk: _Walk, prompt: float, wait_s: float,
-    tokens_max: float,
-) -> float:  # fmt: skip
-    """Waiting for a batch to join, then the walks of the prompt's chunks, each after the one before."""
-    total, done = wait_s + REQUEST_OVERHEAD_S, 0.0
-    sequences = concurrency * walk.largest_share
-    while done < prompt:
-        chunk = min(tokens_max, prompt - done)
-        load = StepLoad(
-            prefill_tokens=max(1, round(chunk)),
-            prefill_context_tokens=round(chunk * (done + chunk / 2)),
-            decode_sequences=round(sequences),
-            decode_context_tokens=round(sequences * demand.context_mean),
-        )
-        total += step.step_s(load)
-        done += chunk
-    return total
+    kept = 1 - ends - begins
+    return apart_s * math.sqrt(max(0.0, share * (1 - share)) * (1 + kept) / max(1e-6, 1 - kept))
 
 
 def predict(
@@ -216,19 +271,18 @@ def predict(
         concurrency_max: requests one data-parallel rank can hold at the workload's mean context.
     """
 
-    @cache  # the two searches below begin with the same steps, and end on a point that they have seen
-    def at(concurrency: float) -> OperatingPoint:
-        return operating_point(step, demand, concurrency=concurrency, max_num_batched_tokens=max_num_batched_tokens)
-
-    ceiling = float(max(1, concurrency_max))
+    engine = Engine(step, demand, max_num_batched_tokens=max_num_batched_tokens)
+    at, ceiling = cache(engine.at), float(max(1, concurrency_max))
     share = demand.rate_per_s / (layout.replicas * layout.dp)
     full = at(ceiling)
     saturated = full.rate_per_s < share
-    point = full if saturated else _crossing(at, lambda found: math.log(found.rate_per_s / share), ceiling, upper=True)
+    point = full if saturated else at(_carrying(engine, share, ceiling))
     best = full
     if not _meets(full, sla):
         high = ceiling if _meets(point, sla) else point.concurrency
-        best = _crossing(at, lambda found: math.log(_worst_miss(found, sla)), high, upper=False)
+        best = at(
+            _crossing(lambda load: math.log(_worst_miss(at(load), sla)), CONCURRENCY_MIN, high, upper=False)
+        )  # fmt: skip
         if not _meets(best, sla):
             best = full
     return Predicted(
@@ -262,24 +316,35 @@ def _worst_miss(point: OperatingPoint, sla: Sla) -> float:
     return max(ratios, default=0.0)
 
 
-def _crossing(
-    at: Callable[[float], OperatingPoint], excess: Callable[[OperatingPoint], float], ceiling: float, *, upper: bool
-) -> OperatingPoint:
-    """The operating point where ``excess`` turns positive as concurrency grows; the side of it that ``upper`` says.
+def _carrying(engine: Engine, rate_per_s: float, ceiling: float) -> float:
+    """The least concurrency that carries ``rate_per_s``, which ``ceiling`` does."""
+
+    @cache
+    def excess(concurrency: float) -> float:
+        return math.log(engine.rate_per_s(concurrency) / rate_per_s)
+
+    # a request takes longest in company, so there are never fewer in flight than of requests by themselves
+    alone_s = CONCURRENCY_MIN / engine.rate_per_s(CONCURRENCY_MIN)
+    least = min(max(CONCURRENCY_MIN, rate_per_s * alone_s * 0.99), ceiling / 2)
+    return _crossing(excess, least if excess(least) < 0 else CONCURRENCY_MIN, ceiling, upper=True)
+
+
+def _crossing(excess: Callable[[float], float], floor: float, ceiling: float, *, upper: bool) -> float:
+    """The concurrency where ``excess`` turns positive; the side of it that ``upper`` says.
 
     ``excess`` is a logarithm that is about linear in that of the concurrency and positive at ``ceiling``: the straight
     line between the ends is followed, and an end that stays put twice counts half (the Illinois rule).
     """
-    low, high = math.log(CONCURRENCY_MIN), math.log(ceiling)
-    below, above, stayed = excess(at(CONCURRENCY_MIN)), excess(at(ceiling)), 0
+    low, high = math.log(floor), math.log(ceiling)
+    below, above, stayed = excess(floor), excess(ceiling), 0
     if below >= 0:
-        return at(CONCURRENCY_MIN)
+        return floor
     for _ in range(CROSSING_STEPS):
         if high - low < CROSSING_RATIO:
             break
         share = below / (below - above) if math.isfinite(above) else 0.5
         middle = low + (high - low) * min(0.95, max(0.05, share))
-        found = excess(at(math.exp(middle)))
+        found = excess(math.exp(middle))
         if found >= 0:
             high, above = middle, found
             below, stayed = below / 2 if stayed > 0 else below, 1
@@ -288,4 +353,4 @@ def _crossing(
             above, stayed = above / 2 if stayed < 0 else above, -1
         if abs(found) < CROSSING_RATIO and (found >= 0) == upper:
             break
-    return at(math.exp(high if upper else low))
+    return math.exp(high if upper else low)

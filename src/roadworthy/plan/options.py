@@ -6,6 +6,7 @@ Where a time cannot be modelled it is left out and said so.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -16,8 +17,10 @@ from roadworthy.catalog.links import to_host
 from roadworthy.core.errors import RoadworthyError
 from roadworthy.core.units import GIB, format_count, format_duration, format_gib
 from roadworthy.plan.eplb import IGNORING_FAMILIES
+from roadworthy.plan.expert_load import expert_load
 from roadworthy.plan.layouts import PARALLEL_SETTINGS, routed_experts
 from roadworthy.plan.search import judge_layout, make_plan
+from roadworthy.plan.speculation import MTP, Speculation
 from roadworthy.plan.timing import StepLoad
 from roadworthy.plan.values import PlanOption
 
@@ -59,8 +62,56 @@ def options_of(
     if gpu.id == "cpu" or not chosen.ranks:
         return ()
     case = _Case(deployment=deployment, model=model, gpu=gpu, plan=plan, chosen=chosen)
-    rules = (_fp8_cache(case), _weight_offload(case), _cache_offload(case), _balancing(case), _units(case))
+    rules = (
+        _drafts(case), _fp8_cache(case), _weight_offload(case), _cache_offload(case), _balancing(case), _units(case),
+    )  # fmt: skip
     return tuple(option for rule in rules for option in rule)
+
+
+def _drafts(case: _Case) -> Iterator[PlanOption]:
+    """Speculative decoding with the checkpoint's own MTP layer; without it where the document has some."""
+    asked = case.deployment.engine.settings.get("speculative_config") is not None
+    if asked:
+        settings: dict[str, Scalar] = {"speculative_config": None}
+    elif case.model.draft_layers:
+        drafted = {"method": MTP, "num_speculative_tokens": case.model.draft_layers}
+        settings = {"speculative_config": json.dumps(drafted)}
+    else:
+        return
+    changed = case.again(settings)
+    if changed is None or not changed.ranks:
+        return
+    plainly = "each step one token a sequence, and nothing to draft and verify"
+    yield _compared(
+        case, changed, name="no_speculative_decoding" if asked else "speculative_decoding", settings=settings,
+        words=plainly if asked else _draft_words(case, changed),
+    )  # fmt: skip
+
+
+def _draft_words(case: _Case, changed: LayoutPlan) -> str:
+    """What was assumed, and from which acceptance on drafting is worth it at the workload's load."""
+    workload = case.deployment.workload
+    speculation = Speculation.of(
+        {"speculative_config": json.dumps({"method": MTP})}, draft_layers=case.model.draft_layers,
+        acceptance_ratio=workload.draft_acceptance_ratio,
+    )  # fmt: skip
+    assert speculation is not None  # the setting is there
+    source = "assumed; workload.draft_acceptance says yours" if speculation.assumed else "as the document says"
+    words = (
+        f"{speculation.tokens_per_step:.2g} tokens a step at {speculation.acceptance_ratio:.0%} of the drafts accepted "
+        f"({source})"
+    )
+    step, chosen = changed.step_time, case.chosen
+    if step is None or chosen.predicted is None or chosen.demand is None or chosen.step_time is None:
+        return words
+    running = max(1.0, chosen.predicted.concurrency / chosen.layout.dp / chosen.layout.pp)
+    context = running * chosen.demand.context_mean
+    worth = step.real_step()(0, 0, running, context) / chosen.step_time.seconds(0, 0, running, context) - 1
+    if speculation.tokens > 1:
+        return words
+    if worth >= 1:
+        return f"{words}; at {running:.0f} sequences a step it costs more than any acceptance gains"
+    return f"{words}; at {running:.0f} sequences a step it is worth it from {max(0.0, worth):.0%} on"
 
 
 def _fp8_cache(case: _Case) -> Iterator[PlanOption]:
@@ -145,14 +196,38 @@ def _balancing(case: _Case) -> Iterator[PlanOption]:
     }
     changed = case.again(settings)
     if changed is not None and changed.ranks:
-        yield replace(
-            _compared(
-                case, changed, name="expert_balancing", settings=settings,
-                words=f"{redundant} redundant experts, the least that EP{ranks} can build; the gain depends on how "
-                "uneven the routing is and is not modelled",
-            ),
-            tpot_s=None,
+        yield _compared(
+            case, changed, name="expert_balancing", settings=settings,
+            words=f"{redundant} redundant experts, the least that EP{ranks} can build; "
+            + _balance_words(case, redundant),
         )  # fmt: skip
+
+
+def _balance_words(case: _Case, redundant: int) -> str:
+    """How full the fullest rank is by popularity alone, and what that is worth where prompts are computed."""
+    moe, ranks = routed_experts(case.model), case.chosen.layout.ep
+    assert moe is not None  # asked for a mixture of experts alone
+    skew = case.deployment.workload.expert_skew
+
+    def fullest(slots: int | None) -> float:
+        load = expert_load(
+            experts=moe.experts, per_token=moe.experts_per_token, ranks=ranks, skew=skew, redundant=slots
+        )
+        return 1 + load.excess_ratio
+
+    words = (
+        f"the fullest of {ranks} ranks carries {fullest(redundant):.2f} times the mean instead of {fullest(None):.2f} "
+        f"at a skew of {skew:g} (workload.expert_skew)"
+    )
+    if skew == 0:
+        words = f"with even routing (workload.expert_skew 0) the fullest of {ranks} ranks has nothing to gain"
+    step, demand = case.chosen.step_time, case.chosen.demand
+    if step is None or demand is None:
+        return words
+    tokens = demand.computed_mean
+    balanced = replace(step, expert_excess_ratio=fullest(redundant) - 1)
+    prefill = [one.seconds(tokens, tokens * tokens / 2, 0, 0) for one in (step, balanced)]
+    return f"{words}; a mean prompt's step takes {format_duration(prefill[1])} instead of {format_duration(prefill[0])}"
 
 
 def _units(case: _Case) -> Iterator[PlanOption]:

@@ -205,11 +205,9 @@ def _expert_workspace_bytes(model: ModelSpec, layout: Layout, tokens: int) -> in
 
 
 def _v4_query_bytes(model: ModelSpec, layout: Layout, tokens: int) -> int:
-    return max(
-        2 * tokens * layer.attention.heads // layout.tp * layer.attention.head_dim
-        for layer in model.layers
-        if isinstance(layer.attention, V4Attention)
-    )
+    # all V4 layers have the same heads
+    shape = next(layer.attention for layer in model.layers if isinstance(layer.attention, V4Attention))
+    return 2 * tokens * shape.heads // layout.tp * shape.head_dim
 
 
 def _v4_gather_bytes(model: ModelSpec, *, tokens: int, max_model_len_tokens: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -10,10 +11,16 @@ from roadworthy.catalog.links import to_host
 from roadworthy.core.units import GIB, format_bytes, format_gib
 from roadworthy.plan.cache import CacheGroup, CacheLayout
 from roadworthy.plan.cache_groups import cache_layout, in_flight_tokens
-from roadworthy.plan.layouts import Pins, candidate_layouts, why_not_built
+from roadworthy.plan.layouts import Pins, candidate_layouts, routed_experts, why_not_built
 from roadworthy.plan.memory import Pool, pool_of
 from roadworthy.plan.operating import predict
-from roadworthy.plan.overhead import ASSUMED_BAND_BYTES, ASSUMED_TOTAL_BYTES, MEASURED_FAMILIES, overhead
+from roadworthy.plan.overhead import (
+    ASSUMED_BAND_BYTES,
+    ASSUMED_TOTAL_BYTES,
+    MEASURED_FAMILIES,
+    Overhead,
+    overhead,
+)
 from roadworthy.plan.ranking import ranked
 from roadworthy.plan.settings import (
     SEQUENCES_MAX,
@@ -26,7 +33,8 @@ from roadworthy.plan.settings import (
     sequences,
     settings_of,
 )
-from roadworthy.plan.speed import calibration_of, step_time_of
+from roadworthy.plan.speculation import with_draft_layer
+from roadworthy.plan.speed import Traffic, calibration_of, step_time_of
 from roadworthy.plan.startup import (
     StartupCase,
     budget_refusals,
@@ -37,7 +45,7 @@ from roadworthy.plan.startup import (
 from roadworthy.plan.startup_warnings import warnings
 from roadworthy.plan.values import Layout, LayoutPlan, Plan, Predicted
 from roadworthy.plan.weights import StageWeights, checkpoint_totals, stage_weights
-from roadworthy.plan.workload import Demand, demand_of
+from roadworthy.plan.workload import Demand, Prefixes, demand_of
 
 if TYPE_CHECKING:
     from roadworthy.catalog.gpus import Gpu
@@ -58,7 +66,6 @@ class _Case:
     gpu: Gpu
     pins: Pins
     fixed: Fixed
-    demand: Demand
     max_model_len_tokens: int
     startup: StartupCase
 
@@ -87,15 +94,13 @@ def make_plan(deployment: Deployment, model: ModelSpec, gpu: Gpu) -> Plan:
 
 def _case_of(deployment: Deployment, model: ModelSpec, gpu: Gpu) -> _Case:
     fixed = fixed_settings(deployment, model, gpu)
-    demand = demand_of(deployment.workload)
     return _Case(
         deployment=deployment,
         model=model,
         gpu=gpu,
         pins=Pins.of(deployment.engine.settings),
         fixed=fixed,
-        demand=demand,
-        max_model_len_tokens=context_tokens(fixed, demand, model),
+        max_model_len_tokens=context_tokens(fixed, deployment.workload, model),
         startup=StartupCase.of(deployment, model, gpu),
     )
 
@@ -107,7 +112,7 @@ def judge_layout(deployment: Deployment, model: ModelSpec, gpu: Gpu, layout: Lay
 
 def _layouts(case: _Case) -> Sequence[Layout]:
     cluster = case.deployment.cluster
-    if case.gpu.id == "cpu":  # one engine a core set: nothing is split on a CPU
+    if case.gpu.id == "cpu" and case.pins == Pins():  # one engine a core set: nothing is split on a CPU unasked
         return [Layout(tp=1, pp=1, dp=1, ep=1, stage_layers=(case.model.num_layers,), replicas=cluster.gpus)]
     return list(candidate_layouts(case.model, cluster, case.pins))
 
@@ -132,11 +137,16 @@ def _judge(case: _Case, layout: Layout) -> LayoutPlan:
 
 
 def _measured(case: _Case, layout: Layout) -> LayoutPlan:
-    cache = cache_layout(case.model, tp=layout.tp, stage_layers=layout.stage_layers, options=case.fixed.cache)
+    cached_model, stage_layers = with_draft_layer(case.startup.speculation, case.model, layout.stage_layers)
+    cache = cache_layout(cached_model, tp=layout.tp, stage_layers=stage_layers, options=case.fixed.cache)
     weights = _weights(case, layout)
+    demand = _demand(case, cache)
     step = step_time_of(
         case.model, layout, case.deployment.cluster, case.gpu, cache=case.fixed.cache,
-        context_tokens=case.demand.context_mean,
+        traffic=Traffic(
+            context_tokens=demand.context_mean, expert_skew=case.deployment.workload.expert_skew
+        ),
+        speculation=case.startup.speculation, redundant_experts=case.startup.redundant_experts,
     )  # fmt: skip
     if case.startup.offload_bytes:
         hosted = sum(-stage.buffers.get("cpu_offload", 0) for stage in weights)
@@ -146,27 +156,64 @@ def _measured(case: _Case, layout: Layout) -> LayoutPlan:
         return _plan_of(case, layout, cache, knobs, pool, concurrency=0.0, holds=0)
 
     limit = case.fixed.max_num_seqs or SEQUENCES_MAX
-    holds = _holds(case, cache, pool)
-    forecast = _forecast(case, layout, step, knobs, min(holds, limit))
+    pieces = demand.pieces_mean(knobs.max_num_batched_tokens)
+    holds = _holds(demand, cache, pool)
+    forecast = _forecast(case, layout, step, demand, knobs, min(holds, limit))
+    if demand.cached_mean and case.deployment.workload.sessions.turns > 1:
+        kept = round(_kept_ratio(case, layout, demand, cache, pool, forecast), 2)
+        if kept < 1:
+            demand = _demand(case, cache, kept_ratio=kept)
+            forecast = _forecast(case, layout, step, demand, knobs, min(holds, limit))
     if case.fixed.max_num_seqs is None:
-        knobs = replace(knobs, max_num_seqs=sequences(forecast.concurrency / layout.dp, holds, stages=layout.pp))
+        wanted = sequences(forecast.concurrency / layout.dp, holds, stages=layout.pp, pieces=pieces)
+        knobs = replace(knobs, max_num_seqs=wanted)
         pool = _pool(case, layout, cache, knobs, weights)
-        before, holds = holds, _holds(case, cache, pool)
+        before, holds = holds, _holds(demand, cache, pool)
         if min(before, limit) != min(holds, limit):
-            forecast = _forecast(case, layout, step, knobs, min(holds, limit))
-    judged = _plan_of(case, layout, cache, knobs, pool, concurrency=forecast.concurrency / layout.dp, holds=holds)
-    return replace(judged, predicted=forecast, step_time=step)
+            forecast = _forecast(case, layout, step, demand, knobs, min(holds, limit))
+    judged = _plan_of(
+        case, layout, cache, knobs, pool, concurrency=forecast.concurrency / layout.dp, holds=holds, pieces=pieces
+    )
+    return replace(judged, predicted=forecast, step_time=step, demand=demand)
 
 
-def _holds(case: _Case, cache: CacheLayout, pool: Pool) -> int:
+def _demand(case: _Case, cache: CacheLayout, *, kept_ratio: float = 1.0) -> Demand:
+    """The workload as the layout's prefix cache leaves it."""
+    prefixes = None
+    if case.fixed.cache.prefix_caching:
+        prefixes = Prefixes(unit_tokens=cache.unit_tokens, kept_ratio=kept_ratio)
+    return demand_of(
+        case.deployment.workload, prefixes=prefixes, max_model_len_tokens=case.max_model_len_tokens
+    )  # fmt: skip
+
+
+def _kept_ratio(
+    case: _Case, layout: Layout, demand: Demand, cache: CacheLayout, pool: Pool, forecast: Predicted
+) -> float:
+    """Conversations whose cached blocks outlive the pause before the next turn, least recently used going first.
+
+    What running requests leave of the pool turns over once in the time in which the finished ones bring as many tokens;
+    pauses are exponential.
+    """
+    pause_s = case.deployment.workload.sessions.think_time_s
+    running = forecast.concurrency / layout.dp * cache.held_blocks(round(demand.context_mean))
+    spare_tokens = max(0.0, pool.blocks - 1 - running) / cache.unit_blocks * cache.unit_tokens
+    rate = min(demand.rate_per_s / (layout.replicas * layout.dp), forecast.request_rate_per_s / layout.dp)
+    brought = rate * (demand.prompt_mean + demand.output_mean) * pause_s
+    return 1 - math.exp(-spare_tokens / brought) if brought > 0 else 1.0
+
+
+def _holds(demand: Demand, cache: CacheLayout, pool: Pool) -> int:
     """Requests of the workload's mean context that one pool holds."""
-    return max(0, pool.blocks - 1) // cache.held_blocks(round(case.demand.context_mean))
+    return max(0, pool.blocks - 1) // cache.held_blocks(round(demand.context_mean))
 
 
-def _forecast(case: _Case, layout: Layout, step: RooflineStepTime, knobs: Knobs, concurrency_max: int) -> Predicted:
+def _forecast(
+    case: _Case, layout: Layout, step: RooflineStepTime, demand: Demand, knobs: Knobs, concurrency_max: int
+) -> Predicted:
     return predict(
         step,
-        case.demand,
+        demand,
         case.deployment.sla,
         calibration=calibration_of(case.model, case.gpu),
         layout=layout,
@@ -204,21 +251,30 @@ def _pool(case: _Case, layout: Layout, cache: CacheLayout, knobs: Knobs, weights
         layout,
         case.gpu,
         weights=weights,
-        overheads=[
-            overhead(
-                case.model, layout, case.gpu, stage=stage, block_tokens=cache.block_tokens,
-                max_model_len_tokens=knobs.max_model_len_tokens, max_num_seqs=knobs.max_num_seqs,
-                max_num_batched_tokens=knobs.max_num_batched_tokens, cuda_graphs=knobs.fixed.cuda_graphs,
-                scratch_capped=knobs.fixed.scratch_capped,
-            )
-            for stage in range(layout.pp)
-        ],
+        overheads=_overheads(case, layout, cache, knobs),
         cache=cache,
         utilisation_ratio=knobs.utilisation_ratio,
         kv_pool_bytes=knobs.kv_pool_bytes,
         request_blocks=_request_blocks(case, layout, cache, knobs),
         request_tokens=case.max_model_len_tokens,
     )  # fmt: skip
+
+
+def _overheads(case: _Case, layout: Layout, cache: CacheLayout, knobs: Knobs) -> list[Overhead]:
+    """Of each stage; stages of equally many layers share one, the last apart."""
+    known: dict[tuple[int, bool], Overhead] = {}
+    stages = []
+    for stage, layers in enumerate(layout.stage_layers):
+        kind = layers, stage == layout.pp - 1
+        if kind not in known:
+            known[kind] = overhead(
+                case.model, layout, case.gpu, stage=stage, block_tokens=cache.block_tokens,
+                max_model_len_tokens=knobs.max_model_len_tokens, max_num_seqs=knobs.max_num_seqs,
+                max_num_batched_tokens=knobs.max_num_batched_tokens, cuda_graphs=knobs.fixed.cuda_graphs,
+                scratch_capped=knobs.fixed.scratch_capped,
+            )  # fmt: skip
+        stages.append(known[kind])
+    return stages
 
 
 def _weights(case: _Case, layout: Layout) -> tuple[StageWeights, ...]:
@@ -232,8 +288,9 @@ def _weights(case: _Case, layout: Layout) -> tuple[StageWeights, ...]:
 
 
 def _plan_of(
-    case: _Case, layout: Layout, cache: CacheLayout, knobs: Knobs, pool: Pool, *, concurrency: float, holds: int
-) -> LayoutPlan:
+    case: _Case, layout: Layout, cache: CacheLayout, knobs: Knobs, pool: Pool, *, concurrency: float, holds: int,
+    pieces: float = 1.0,
+) -> LayoutPlan:  # fmt: skip
     length = case.max_model_len_tokens
     most = _max_concurrency(case, layout, cache, knobs, pool)
     resident = max(0, pool.blocks - 1) // cache.held_blocks(length)
@@ -250,7 +307,9 @@ def _plan_of(
         max_concurrency=most,
         kv_resident_tokens=resident * length,
         resident_requests=resident,
-        settings=settings_of(knobs, case.model, layout, cache, case.gpu, concurrency=concurrency, holds=holds),
+        settings=settings_of(
+            knobs, case.model, layout, cache, case.gpu, concurrency=concurrency, holds=holds, pieces=pieces
+        ),
         predicted=None,
         step_time=None,
     )
@@ -288,25 +347,64 @@ def _assumptions(case: _Case) -> tuple[str, ...]:
             "a long chunked prefill of Kimi-K3 takes MLA scratch that vLLM does not set aside (0.71 GiB at TP8, less "
             "with more TP): it has to find room in what the plan calls free"
         )
-    longest = case.demand.prompt_p99 + case.demand.output_p99
+    workload = case.deployment.workload
+    longest = workload.prompt_tokens.p99 + workload.output_tokens.p99
     if longest > case.max_model_len_tokens:
         lines.append(
             f"requests beyond the context of {case.max_model_len_tokens:,} tokens are refused by the engine: a 99th "
             f"percentile prompt and answer take {longest:,}"
         )
-    if model.draft_layers:
-        lines.append("served without speculative decoding: the draft layer of the checkpoint is not loaded")
+    lines.extend(_speculation_lines(case))
     if model.vision is not None:
         lines.append("the vision tower is loaded; --language-model-only would drop it")
     lines.append(f"speed: {calibration.source}; error band {calibration.error_band:.0%}, before queueing")
-    lines.append("prefix-cache hits are not credited; sessions are counted as separate requests")
-    lines.append("not modelled: cross-layer overlap, MoE load imbalance, hits of an offloaded KV cache, DeepEP buffers")
+    lines.append(_prefix_line(case))
+    if routed_experts(model) is not None:
+        lines.append(
+            f"expert popularity falls as rank ** -{workload.expert_skew:g} (Zipf; workload.expert_skew), placed at "
+            "random; with expert parallelism the fullest rank sets the pace"
+            if workload.expert_skew
+            else "experts are equally popular (workload.expert_skew 0); with expert parallelism the fullest rank of "
+            "each batch sets the pace"
+        )
+    lines.append("not modelled: cross-layer overlap, hits of an offloaded KV cache, DeepEP buffers")
     if case.deployment.model.weights != "native":
         lines.append(
             f"weights: {case.deployment.model.weights} means every linear layer requantised, embedding, head, router "
             "and norms as they are" + (", Kimi's attention in BF16" if model.family.startswith("kimi") else "")
         )
     return tuple(lines)
+
+
+def _speculation_lines(case: _Case) -> list[str]:
+    speculation = case.startup.speculation
+    if speculation is None:
+        if not case.model.draft_layers:
+            return []
+        return ["served without speculative decoding: the draft layer of the checkpoint is not loaded"]
+    if not speculation.modelled:
+        return [f"speculative decoding by {speculation.method} is not modelled: memory and speed are those without it"]
+    source = "assumed" if speculation.assumed else "workload.draft_acceptance"
+    drafts = "1 draft" if speculation.tokens == 1 else f"{speculation.tokens} drafts"
+    return [
+        f"speculative decoding ({speculation.method}): {drafts} a step, each accepted with "
+        f"{speculation.acceptance_ratio:.0%} after those before it ({source}): {speculation.tokens_per_step:.2f} "
+        "tokens a step; times are a token's, and tokens come evenly"
+    ]
+
+
+def _prefix_line(case: _Case) -> str:
+    workload = case.deployment.workload
+    if not case.fixed.cache.prefix_caching:
+        return "prefix caching is off: every prompt is computed whole"
+    if workload.sessions.turns <= 1 and not workload.shared_prefix_ratio:
+        return "no prompt shares a prefix with another (workload.shared_prefix, workload.sessions)"
+    if workload.sessions.turns <= 1:
+        return "the shared prefix of prompts is cached, in whole blocks"
+    return (
+        "the shared prefix and a conversation's earlier turns are cached, in whole blocks, as long as the pool keeps "
+        "them; its turns go to the engine that has them"
+    )
 
 
 def what_would_fit(plan: Plan, gpu: Gpu, gpus: int) -> str:

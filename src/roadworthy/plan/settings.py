@@ -16,9 +16,8 @@ from roadworthy.plan.values import Layout, Setting
 if TYPE_CHECKING:
     from roadworthy.catalog.gpus import Gpu
     from roadworthy.plan.cache import CacheLayout
-    from roadworthy.plan.workload import Demand
     from roadworthy.spec.model import ModelSpec
-    from roadworthy.spec.values import Deployment, Scalar
+    from roadworthy.spec.values import Deployment, RequestProfile, Scalar
 
 UTILISATION_RATIOS = (0.90, 0.92, 0.95)
 """Tried in this order. vLLM's default is 0.92 (0.33); recipes for Hopper go to 0.95."""
@@ -29,6 +28,9 @@ CPU_POOL_BYTES, CPU_BATCHED_TOKENS = GIB, 2048
 SEQUENCES_DEFAULT, SEQUENCES_MAX = 256, 1024
 ROOM_RATIO, PIPELINE_ROOM_RATIO = 1.5, 2.0
 """``max_num_seqs`` against the mean in flight. A twin of TP8 PP4 with 1.3 of room builds up a queue, with 2 none."""
+PIECES_ROOM_MAX = 1.3
+"""More of it where prompts take several steps each, which come in bursts and hold up everyone: prompts of 2.7 steps
+queue in a twin of TP8 PP4 with 2.5 of room and do not with 3.3."""
 CONTEXT_STEP_TOKENS, CONTEXT_MIN_TOKENS = 1024, 4096
 FIXED = "fixed in the document: engine.settings"
 
@@ -194,20 +196,20 @@ class Knobs:
         return self.fixed.kv_pool_bytes
 
 
-def context_tokens(fixed: Fixed, demand: Demand, model: ModelSpec) -> int:
-    """The operator's context length, or one that holds the workload's 99th percentile prompt and answer.
+def context_tokens(fixed: Fixed, profile: RequestProfile, model: ModelSpec) -> int:
+    """The operator's context length, or one that holds the workload's 99th percentile first prompt and answer.
 
     Raises SpecError when not even a median prompt fits.
     """
     length = fixed.max_model_len_tokens
     if length is None:
-        wanted = demand.prompt_p99 + demand.output_p99
+        wanted = profile.prompt_tokens.p99 + profile.output_tokens.p99
         rounded = CONTEXT_STEP_TOKENS * math.ceil(wanted / CONTEXT_STEP_TOKENS)
         length = min(model.max_context_tokens, max(CONTEXT_MIN_TOKENS, rounded))
-    if demand.prompt_p50 >= length:
+    if profile.prompt_tokens.p50 >= length:
         problem = Problem(
             path="workload.prompt_tokens.p50",
-            seen=f"{demand.prompt_p50:,}",
+            seen=f"{profile.prompt_tokens.p50:,}",
             wanted=f"less than the context of {length:,} tokens: the engine would refuse every second request",
             hint=f"raise model.max_model_len (the model knows {model.max_context_tokens:,}) or shorten the prompts",
         )
@@ -238,22 +240,28 @@ def choices(fixed: Fixed, model: ModelSpec, gpu: Gpu, *, max_model_len_tokens: i
     )
 
 
-def sequences(concurrency: float, holds: int, *, stages: int = 1) -> int:
+def room_ratio(*, stages: int, pieces: float = 1.0) -> float:
+    """``max_num_seqs`` over the mean in flight, for prompts computed in so many steps on average."""
+    return ROOM_RATIO if stages == 1 else PIPELINE_ROOM_RATIO + min(PIECES_ROOM_MAX, pieces - 1)
+
+
+def sequences(concurrency: float, holds: int, *, stages: int = 1, pieces: float = 1.0) -> int:
     """``max_num_seqs`` for a mean of ``concurrency`` in flight: room for arrivals that come together.
 
     At least :data:`ROOM_RATIO` of the mean, with a pipeline :data:`PIPELINE_ROOM_RATIO` (its uneven batches slow
-    decoding, which holds more requests in flight, which makes them more uneven), and three deviations; rounded up to a
-    size that CUDA graphs are captured for, at most what the pool ``holds``.
+    decoding, which holds more requests in flight, which makes them more uneven) or more, and three deviations; rounded
+    up to a size that CUDA graphs are captured for, at most what the pool ``holds``.
     """
-    room = ROOM_RATIO if stages == 1 else PIPELINE_ROOM_RATIO
+    room = room_ratio(stages=stages, pieces=pieces)
     wanted = max(room * concurrency, concurrency + 3 * math.sqrt(concurrency))
     size = 8 if wanted <= 256 else 16
     return max(1, min(max(size * math.ceil(wanted / size), 8), holds, SEQUENCES_MAX))
 
 
 def settings_of(
-    knobs: Knobs, model: ModelSpec, layout: Layout, cache: CacheLayout, gpu: Gpu, *, concurrency: float, holds: int
-) -> Mapping[str, Setting]:
+    knobs: Knobs, model: ModelSpec, layout: Layout, cache: CacheLayout, gpu: Gpu, *, concurrency: float, holds: int,
+    pieces: float = 1.0,
+) -> Mapping[str, Setting]:  # fmt: skip
     """Every setting with its reason. None leaves it to the engine."""
     fixed = knobs.fixed
     settings = {
@@ -261,7 +269,7 @@ def settings_of(
         "max_model_len": Setting(value=knobs.max_model_len_tokens, why=_context_why(knobs, model)),
         "max_num_seqs": Setting(
             value=knobs.max_num_seqs,
-            why=FIXED if fixed.max_num_seqs is not None else _sequences_why(layout, concurrency, holds),
+            why=FIXED if fixed.max_num_seqs is not None else _sequences_why(layout, concurrency, holds, pieces),
         ),
         "max_num_batched_tokens": Setting(
             value=knobs.max_num_batched_tokens,
@@ -293,10 +301,12 @@ def settings_of(
     return settings
 
 
-def _sequences_why(layout: Layout, concurrency: float, holds: int) -> str:
+def _sequences_why(layout: Layout, concurrency: float, holds: int, pieces: float) -> str:
     room = "half as many again"
     if layout.pp > 1:
-        room = "twice as many, because the batches of a pipeline grow apart and a limit that binds becomes a queue"
+        ratio = room_ratio(stages=layout.pp, pieces=pieces)
+        many = "twice" if ratio < 2.05 else f"{ratio:.1f} times"
+        room = f"{many} as many, because the batches of a pipeline grow apart and a limit that binds becomes a queue"
     return (
         f"about {concurrency:.0f} requests in flight by Little's law; room for {room}, up to a captured graph size; "
         f"the pool holds {holds:,} of the workload's mean length; each also costs logits and graph memory"

@@ -28,7 +28,7 @@ def what_would_meet(plan: Plan, deployment: Deployment) -> str:
     judged = [entry for entry in plan.layouts if entry.predicted is not None and entry.step_time is not None]
     if not judged or any(entry.predicted.meets_sla is not False for entry in judged if entry.predicted):
         return ""
-    floors = {entry.layout: _alone(entry, demand) for entry in judged}
+    floors = {entry.layout: _alone(entry, entry.demand or demand) for entry in judged}
     for name, limit, which in (("TTFT P99", sla.ttft_p99_s, 0), ("TPOT P99", sla.tpot_p99_s, 1)):
         nearest = min(judged, key=lambda entry: floors[entry.layout][which])
         least = floors[nearest.layout][which]

@@ -1,19 +1,21 @@
 """Step time of a layout from its shape and the hardware: a roofline with achieved, not nameplate, rates.
 
-Every constant that was fitted says on what. Not modelled: MoE load imbalance, speculative decoding, overlap of
-collectives with compute.
+Every constant that was fitted says on what. Not modelled: overlap of collectives with compute.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from roadworthy.plan.cache_groups import CacheOptions, state_bytes_per_layer, token_bytes
+from roadworthy.plan.expert_load import expert_load
 from roadworthy.plan.layouts import routed_experts
+from roadworthy.plan.speculation import Speculation, draft_cost, grows_with_context
 from roadworthy.plan.timing import RooflineStepTime
 from roadworthy.plan.weights import Split, split_of, stage_weights
-from roadworthy.spec.model import GqaAttention, KdaAttention, Layer, MlaAttention, ModelSpec, V4Attention
+from roadworthy.spec.model import GqaAttention, KdaAttention, Layer, MlaAttention, ModelSpec, MoeMlp, V4Attention
 
 if TYPE_CHECKING:
     from roadworthy.catalog.gpus import Gpu
@@ -124,13 +126,27 @@ def links_of(cluster: ClusterSpec, gpu: Gpu) -> Links:
     return Links(nvlink_bytes_per_s=both / 2 * NVLINK_ACHIEVED_RATIO or nic, nic_bytes_per_s=nic)
 
 
-def step_time_of(
-    model: ModelSpec, layout: Layout, cluster: ClusterSpec, gpu: Gpu, *, cache: CacheOptions, context_tokens: float
-) -> RooflineStepTime:
-    """The analytic step time of one data-parallel rank of ``layout``.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """What of the traffic a step time depends on.
 
     Args:
         context_tokens: mean context, which bounds how many entries V4's top-k reads.
+        expert_skew: Zipf's exponent of how popular experts are; 0 is uniform routing.
+    """
+
+    context_tokens: float
+    expert_skew: float = 0.0
+
+
+def step_time_of(
+    model: ModelSpec, layout: Layout, cluster: ClusterSpec, gpu: Gpu, *, cache: CacheOptions, traffic: Traffic,
+    speculation: Speculation | None = None, redundant_experts: int | None = None,
+) -> RooflineStepTime:  # fmt: skip
+    """The analytic step time of one data-parallel rank of ``layout``.
+
+    Args:
+        redundant_experts: slots that the expert balancer fills; None where it is off.
     """
     calibration, links = calibration_of(model, gpu), links_of(cluster, gpu)
     split = split_of(tp=layout.tp, pp=layout.pp, dp=layout.dp, ep=layout.ep)
@@ -142,19 +158,21 @@ def step_time_of(
     layer_parameters = {name: size / 2 for name, size in wide.parameters.items() if name not in _NOT_PER_TOKEN}
     routed = layer_parameters.pop("routed_experts", 0.0)
     comm = _communication(model, layout, cluster, links)
+    attention = _attention_cost(model, layout.tp, cache, traffic.context_tokens)
     # the fullest stage sets the pace of a pipeline, so a walk counts as that stage's time for each stage
     uneven = layout.pp * max(layout.stage_layers) / model.num_layers
     on_cpu = gpu.id == "cpu"
-    return RooflineStepTime(
+    step = RooflineStepTime(
         pipeline_stages=layout.pp,
         launch_s=CPU_STEP_S if on_cpu else calibration.launch_s_per_layer * model.num_layers * uneven,
         fixed_weight_bytes=uneven * sum(size for name, size in weights.items() if name not in _NOT_READ),
         expert_weight_bytes=uneven * weights.get("routed_experts", 0),
         expert_pick_ratio=pick,
-        kv_bytes_per_context_token=sum(_kv_read_bytes(model, index, layout.tp, cache) for index in whole),
-        state_bytes_per_sequence=_state_read_bytes(model, layout.tp, cache, context_tokens),
-        flops_per_token=2 * (sum(layer_parameters.values()) + routed * pick * layout.dp),
-        flops_per_context_pair=sum(_pair_flops(layer, split) for layer in model.layers),
+        kv_bytes_per_context_token=attention.kv_bytes,
+        state_bytes_per_sequence=attention.state_bytes,
+        flops_per_token=2 * sum(layer_parameters.values()),
+        routed_flops_per_token=2 * routed * pick * layout.dp,
+        flops_per_context_pair=attention.pair_flops,
         hbm_bytes_per_s=gpu.hbm_bytes_per_s * HBM_ACHIEVED_RATIO,
         flops_per_s=_flops_per_s(model, gpu) * calibration.compute_ratio,
         comm_bytes_per_token=comm.bytes_per_token,
@@ -164,6 +182,51 @@ def step_time_of(
         sequence_s=calibration.sequence_s,
         unhidden_ratio=calibration.unhidden_ratio,
         expert_batch_ranks=layout.dp if layout.ep > 1 else 1,
+    )
+    if moe is not None:
+        step = _with_expert_load(step, moe, layout, traffic.expert_skew, redundant_experts)
+    if speculation is None or not speculation.modelled:
+        return step
+    launch_s = 0.0
+    if speculation.draft(model) is not None and not on_cpu:
+        launch_s = calibration.launch_s_per_layer + comm.latency_s_per_layer
+    return _with_drafts(step, model, split, layout, cache, speculation, launch_s=launch_s)
+
+
+def _with_expert_load(
+    step: RooflineStepTime, moe: MoeMlp, layout: Layout, skew: float, redundant_experts: int | None
+) -> RooflineStepTime:
+    load = expert_load(
+        experts=moe.experts, per_token=moe.experts_per_token, ranks=layout.ep, skew=skew, redundant=redundant_experts
+    )
+    slots = (moe.experts + (redundant_experts or 0)) / moe.experts if layout.ep > 1 else 1.0
+    return replace(
+        step,
+        expert_weight_bytes=step.expert_weight_bytes * slots,
+        expert_floor=load.floor,
+        expert_spread=load.spread,
+        expert_excess_ratio=load.excess_ratio,
+        expert_noise=load.noise,
+        expert_read_noise=load.read_noise,
+    )
+
+
+def _with_drafts(
+    step: RooflineStepTime, model: ModelSpec, split: Split, layout: Layout, cache: CacheOptions,
+    speculation: Speculation, *, launch_s: float,
+) -> RooflineStepTime:  # fmt: skip
+    """``step`` with drafting: the last stage runs it after its own layers, so it adds to the walk once."""
+    cost, layer = draft_cost(speculation, model, split), speculation.draft(model)
+    kv_bytes = token_bytes(model, model.num_layers - 1, layout.tp, cache) if layer and grows_with_context(layer) else 0
+    return replace(
+        step,
+        draft_tokens=speculation.tokens,
+        tokens_per_step=speculation.tokens_per_step,
+        draft_launch_s=launch_s,
+        draft_weight_bytes=float(cost.read_bytes),
+        draft_expert_bytes=float(cost.expert_bytes),
+        draft_flops_per_token=2 * (cost.parameters + cost.expert_parameters * step.expert_pick_ratio * layout.dp),
+        draft_kv_bytes_per_context_token=float(kv_bytes),
     )
 
 
@@ -176,6 +239,24 @@ def _flops_per_s(model: ModelSpec, gpu: Gpu) -> float:
     native_fp8 = model.linear_format.startswith("fp8") and model.expert_format.startswith("fp8")
     rates = gpu.dense_flops_per_s
     return rates.get("fp8" if native_fp8 else "bf16") or rates.get("bf16") or max(rates.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _AttentionCost:
+    """Of all layers on one rank: bytes read for a token of context, moved for a sequence, FLOPs of a context pair."""
+
+    kv_bytes: float
+    state_bytes: float
+    pair_flops: float
+
+
+@lru_cache(maxsize=256)
+def _attention_cost(model: ModelSpec, tp: int, cache: CacheOptions, context_tokens: float) -> _AttentionCost:
+    return _AttentionCost(
+        kv_bytes=sum(_kv_read_bytes(model, index, tp, cache) for index in range(model.num_layers)),
+        state_bytes=_state_read_bytes(model, tp, cache, context_tokens),
+        pair_flops=sum(_pair_flops(layer, tp) for layer in model.layers),
+    )
 
 
 def _kv_read_bytes(model: ModelSpec, index: int, tp: int, cache: CacheOptions) -> float:
@@ -211,12 +292,12 @@ def _state_read_bytes(model: ModelSpec, tp: int, cache: CacheOptions, context_to
     return total
 
 
-def _pair_flops(layer: Layer, split: Split) -> float:
+def _pair_flops(layer: Layer, tp: int) -> float:
     """Attention FLOPs for one (token, context token) pair in one layer on one rank."""
     attention = layer.attention
     if isinstance(attention, KdaAttention):
         return 0.0
-    heads = attention.heads / split.tp
+    heads = attention.heads / tp
     if isinstance(attention, GqaAttention) and attention.window_tokens is not None:
         return 0.0  # pairs within a window grow with the tokens alone, and are few
     if isinstance(attention, GqaAttention):
@@ -233,28 +314,31 @@ def _pair_flops(layer: Layer, split: Split) -> float:
 class _Communication:
     bytes_per_token: float
     latency_s: float
+    latency_s_per_layer: float
 
 
 def _communication(model: ModelSpec, layout: Layout, cluster: ClusterSpec, links: Links) -> _Communication:
     """Bytes over NVLink and NIC, the latter weighed by how much slower it is, and latencies of a step."""
     hidden_bytes, layers = 2 * model.hidden_size, model.num_layers
-    nvlink, nic, latency_s = 0.0, 0.0, 0.0
+    nvlink, nic, per_layer_s, hops_s = 0.0, 0.0, 0.0, 0.0
     crosses = layout.tp > cluster.gpus_per_node
     if layout.tp > 1:
         reduced = 2 * layers * hidden_bytes * 2 * (layout.tp - 1) / layout.tp
         nvlink, nic = (0.0, reduced) if crosses else (reduced, 0.0)
-        latency_s += 2 * layers * (CROSS_HOST_ALL_REDUCE_LATENCY_S if crosses else ALL_REDUCE_LATENCY_S)
+        per_layer_s += 2 * (CROSS_HOST_ALL_REDUCE_LATENCY_S if crosses else ALL_REDUCE_LATENCY_S)
     if layout.dp > 1:
         local = max(1, min(layout.dp, cluster.gpus_per_node // layout.tp))
         far = layout.dp - local
         exchanged = 2 * layers * hidden_bytes
         nvlink += exchanged * (local - 1)
         nic += exchanged * far
-        latency_s += 2 * layers * (CROSS_HOST_ALL_TO_ALL_LATENCY_S if far else ALL_TO_ALL_LATENCY_S)
+        per_layer_s += 2 * (CROSS_HOST_ALL_TO_ALL_LATENCY_S if far else ALL_TO_ALL_LATENCY_S)
     if layout.pp > 1:
         streams = max(1, model.hyper_connections)
         nic += (layout.pp - 1) * hidden_bytes * streams
-        latency_s += (layout.pp - 1) * STAGE_HOP_LATENCY_S
+        hops_s = (layout.pp - 1) * STAGE_HOP_LATENCY_S
     return _Communication(
-        bytes_per_token=nvlink + nic * links.nvlink_bytes_per_s / links.nic_bytes_per_s, latency_s=latency_s
+        bytes_per_token=nvlink + nic * links.nvlink_bytes_per_s / links.nic_bytes_per_s,
+        latency_s=layers * per_layer_s + hops_s,
+        latency_s_per_layer=per_layer_s,
     )

@@ -18,6 +18,7 @@ from roadworthy.plan.eplb import IGNORING_FAMILIES, Eplb
 from roadworthy.plan.layouts import mla_attention, routed_experts
 from roadworthy.plan.lora import NO_LORA_FAMILIES, LoraSlots
 from roadworthy.plan.overhead import MLA_ROWS_MAX, mla_scratch_bytes
+from roadworthy.plan.speculation import Speculation, draft_cost
 from roadworthy.plan.weights import Split, StageWeights, split_of
 
 if TYPE_CHECKING:
@@ -47,11 +48,12 @@ class StartupCase:
     settings: Mapping[str, Scalar]
     eplb: Eplb | None
     lora: LoraSlots | None
+    speculation: Speculation | None = None
     offload_bytes: int = 0
 
     @classmethod
     def of(cls, deployment: Deployment, model: ModelSpec, gpu: Gpu) -> StartupCase:
-        """Raises SpecError for EPLB, LoRA or offload settings that no layout could take."""
+        """Raises SpecError for EPLB, LoRA, speculation or offload settings that no layout could take."""
         settings = deployment.engine.settings
         return cls(
             model=model,
@@ -61,6 +63,9 @@ class StartupCase:
             settings=settings,
             eplb=Eplb.of(settings),
             lora=LoraSlots.of(settings),
+            speculation=Speculation.of(
+                settings, draft_layers=model.draft_layers, acceptance_ratio=deployment.workload.draft_acceptance_ratio
+            ),
             offload_bytes=_offload_bytes(settings),
         )
 
@@ -69,22 +74,30 @@ class StartupCase:
         """EPLB is on, and the model's class takes part in it."""
         return self.eplb is not None and self.model.family not in IGNORING_FAMILIES
 
+    @property
+    def redundant_experts(self) -> int | None:
+        """Expert slots that the balancer fills; None where it is off."""
+        return self.eplb.redundant if self.eplb is not None and self.balances else None
+
     def split(self, layout: Layout) -> Split:
         """How ``layout`` cuts the weights, redundant experts included."""
-        redundant = self.eplb.redundant if self.eplb is not None and self.balances else 0
-        return split_of(tp=layout.tp, pp=layout.pp, dp=layout.dp, ep=layout.ep, redundant_experts=redundant)
+        return split_of(
+            tp=layout.tp, pp=layout.pp, dp=layout.dp, ep=layout.ep, redundant_experts=self.redundant_experts or 0
+        )
 
     def offloaded(self, loaded: StageWeights) -> int:
         """Weight bytes of a rank that ``cpu_offload_gb`` keeps in host memory."""
         return min(self.offload_bytes, loaded.parameter_bytes)
 
     def beside(self, loaded: StageWeights, *, split: Split, layers: range) -> StageWeights:
-        """``loaded`` with what LoRA and EPLB allocate beside the model on the same rank."""
+        """``loaded`` with what LoRA, EPLB and the last stage's drafter allocate beside the model on the same rank."""
         extra = dict(loaded.buffers)
         if self.lora is not None:
             extra["lora_slots"] = self.lora.bytes_on_rank(self.model, split=split, layers=layers) or 0
         if self.eplb is not None and self.balances:
             extra["eplb"] = self.eplb.state_bytes(self.model, split=split, layers=layers)
+        if self.speculation is not None and layers.stop == self.model.num_layers:
+            extra["draft"] = draft_cost(self.speculation, self.model, split).resident_bytes
         extra["cpu_offload"] = -self.offloaded(loaded)
         return replace(loaded, buffers={name: size for name, size in extra.items() if size})
 
@@ -104,7 +117,10 @@ def _offload_bytes(settings: Mapping[str, Scalar]) -> int:
 
 def refusals(case: StartupCase, layout: Layout) -> tuple[str, ...]:
     """Reasons for which the engine would not come up with ``layout``, before memory is looked at."""
-    rules = (_version(case), _formats(case), _kv_cache(case), _lora(case), _eplb(case, layout), _overlap(case))
+    rules = (
+        _version(case), _formats(case), _kv_cache(case), _lora(case), _eplb(case, layout), _overlap(case),
+        _speculation(case),
+    )  # fmt: skip
     return tuple(reason for rule in rules for reason in rule)
 
 
@@ -183,6 +199,12 @@ def _overlap(case: StartupCase) -> Iterator[str]:
         yield f"enable_dbo with all2all_backend {backend} fails an assertion; set one of {', '.join(DBO_BACKENDS)}"
     if backend == "passthrough":
         yield "all2all_backend passthrough cannot be selected; leave it out"
+
+
+def _speculation(case: StartupCase) -> Iterator[str]:
+    why = case.speculation.why_not(case.model) if case.speculation is not None else ""
+    if why:
+        yield why
 
 
 def budget_refusals(case: StartupCase, judged: LayoutPlan) -> tuple[str, ...]:

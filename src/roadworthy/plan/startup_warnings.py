@@ -32,7 +32,7 @@ def warnings(case: StartupCase, judged: LayoutPlan, scratch: Scratch | None) -> 
     rules: Sequence[Iterator[StartupWarning]] = (
         _warn_scratch(case, judged, scratch), _warn_padding(case, judged), _warn_eplb(case, judged),
         _warn_lora(case, judged), _warn_graphs(case, judged), _warn_outside(case, judged), _warn_hosts(case, judged),
-        _warn_formats(case), _warn_backend(case),
+        _warn_formats(case), _warn_backend(case), _warn_speculation(case, judged),
     )  # fmt: skip
     return tuple(warning for rule in rules for warning in rule)
 
@@ -216,4 +216,31 @@ def _warn_backend(case: StartupCase) -> Iterator[StartupWarning]:
             code="retired_backend",
             message=f"all2all_backend {backend} falls back to allgather_reducescatter with a warning",
             mend="leave it out",
+        )
+
+
+def _warn_speculation(case: StartupCase, judged: LayoutPlan) -> Iterator[StartupWarning]:
+    """A drafter that is not known here, and one that slows the workload down."""
+    speculation, forecast, step = case.speculation, judged.predicted, judged.step_time
+    if speculation is None or step is None or forecast is None or judged.demand is None:
+        return
+    if not speculation.modelled:
+        yield StartupWarning(
+            code="speculation_not_modelled",
+            message=f"speculative_config: the memory and the speed of {speculation.method} are not modelled; the plan "
+            "is that without it",
+            mend="keep gpu_memory_utilization low enough for the drafter's weights and cache",
+        )
+        return
+    sequences = max(1.0, forecast.concurrency / judged.layout.dp / judged.layout.pp)
+    context = sequences * judged.demand.context_mean
+    plain_s = replace(step, draft_tokens=0).seconds(0, 0, sequences, context)
+    if step.seconds(0, 0, sequences, context) > plain_s:
+        needed = step.real_step()(0, 0, sequences, context) / plain_s
+        yield StartupWarning(
+            code="speculation_slower",
+            message=f"at {sequences:.0f} sequences in a step drafting costs more than it gains: a step would have to "
+            f"yield {needed:.2f} tokens, and yields {speculation.tokens_per_step:.2f} at "
+            f"{speculation.acceptance_ratio:.0%} accepted",
+            mend="leave speculative_config out, or draft fewer tokens",
         )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from roadworthy.plan.cache import CacheLayout
     from roadworthy.plan.timing import RooflineStepTime
+    from roadworthy.plan.workload import Demand
     from roadworthy.spec.model import ModelSpec
 
 Feasible = Literal[True, False, "uncertain"]
@@ -158,7 +159,8 @@ class LayoutPlan:
 
     ``kv_capacity_tokens`` and ``max_concurrency`` are vLLM's start-up figures for the pool of one data-parallel rank
     at full context; ``resident_requests`` is how many decoding requests of that same length the pool holds and
-    ``kv_resident_tokens`` their tokens. ``ranks`` counts the ranks of all replicas.
+    ``kv_resident_tokens`` their tokens. ``ranks`` counts the ranks of all replicas. ``demand`` is the workload as its
+    prefix cache leaves it.
     """
 
     layout: Layout
@@ -177,6 +179,7 @@ class LayoutPlan:
     predicted: Predicted | None
     step_time: RooflineStepTime | None
     warnings: tuple[StartupWarning, ...] = ()
+    demand: Demand | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

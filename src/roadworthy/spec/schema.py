@@ -224,6 +224,21 @@ WORKLOAD = Section(
             value=SESSIONS,
             doc="Multi-turn use; left out, every request is its own.",
         ),
+        Field(
+            key="draft_acceptance",
+            attribute="draft_acceptance_ratio",
+            preset="assumed by method: 80% for an MTP layer, 65% for EAGLE, 30% for n-grams",
+            value=kinds.ratio(),
+            doc="With speculative decoding: how likely a drafted token is kept, given that those before it were. Your "
+            "engine's metrics give it (`vllm:spec_decode_num_accepted_tokens_per_pos`).",
+        ),
+        Field(
+            key="expert_skew",
+            attribute="expert_skew",
+            value=kinds.plain_number(least=0, most=2, example="0.5"),
+            doc="How unevenly the traffic uses a model's experts: the exponent of Zipf's law over them. `0` is even; at "
+            "the default the fullest of 32 expert-parallel ranks carries about twice the mean.",
+        ),
     ),
 )
 

@@ -147,13 +147,17 @@ class Sessions:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestProfile:
     """What the users send. ``rate_per_s`` counts requests; ``shared_prefix_ratio`` is the share of each first
-    prompt that is common to all requests (a system prompt)."""
+    prompt that is common to all requests (a system prompt). ``draft_acceptance_ratio`` is the chance that a drafted
+    token is accepted, given those before it (None: assumed by method); ``expert_skew`` is Zipf's exponent of how often
+    their tokens pick each expert (0: all alike)."""
 
     prompt_tokens: Quantiles = Quantiles(p50=512, p90=1024, p99=2048)
     output_tokens: Quantiles = Quantiles(p50=128, p90=256, p99=512)
     rate_per_s: float = 1.0
     shared_prefix_ratio: float = 0.0
     sessions: Sessions = Sessions()
+    draft_acceptance_ratio: float | None = None
+    expert_skew: float = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

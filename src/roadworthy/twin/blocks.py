@@ -57,10 +57,9 @@ class BlockPool:
         self._cache = cache
         self.total_blocks = kv_blocks - 1
         self.unused_blocks = self.total_blocks
-        full = [group.block_tokens for group in cache.groups if group.kind == "full"]
-        self.caching = enable_prefix_caching and bool(full)
-        self.unit_tokens = math.lcm(*full) if full else cache.block_tokens
-        self.unit_blocks = sum(self.unit_tokens // block_tokens for block_tokens in full)
+        self.caching = enable_prefix_caching and any(group.kind == "full" for group in cache.groups)
+        self.unit_tokens = cache.unit_tokens
+        self.unit_blocks = cache.unit_blocks if self.caching else 0
         self._by_key: dict[int, Unit] = {}
         self._evictable: OrderedDict[int, Unit] = OrderedDict()  # in eviction order
 

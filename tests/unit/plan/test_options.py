@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -13,18 +14,21 @@ from roadworthy.catalog.models import model_by_id
 from roadworthy.core.units import GIB
 from roadworthy.plan.options import options_of
 from roadworthy.plan.search import make_plan
-from roadworthy.spec.values import ClusterSpec, Deployment, EngineSpec, ModelRef
+from roadworthy.spec.values import ClusterSpec, Deployment, EngineSpec, ModelRef, RequestProfile
 
 if TYPE_CHECKING:
     from roadworthy.plan.values import LayoutPlan, Plan, PlanOption
 
 
-def deployment_of(model: str, gpu: str, nodes: int, gpus: int, length: int = 32_768, **settings: Any) -> Deployment:
+def deployment_of(
+    model: str, gpu: str, nodes: int, gpus: int, length: int = 32_768, expert_skew: float = 0.5, **settings: Any
+) -> Deployment:
     return Deployment(
         name="case",
         model=ModelRef(config=model, max_model_len_tokens=length),
         cluster=ClusterSpec(nodes=nodes, gpus_per_node=gpus, gpu=gpu),
         engine=EngineSpec(settings=MappingProxyType(settings)),
+        workload=RequestProfile(expert_skew=expert_skew),
     )
 
 
@@ -113,8 +117,8 @@ def test_balancing_is_offered_with_a_redundancy_that_is_legal() -> None:
     option = found["expert_balancing"]
     assert option.settings["eplb_config"] == '{"num_redundant_experts": 32}'
     assert option.device_bytes > 2 * GIB
-    assert option.tpot_s is None
-    assert "not modelled" in option.message
+    assert option.tpot_s is not None
+    assert re.search(r"carries 1\.0\d times the mean instead of 1\.[6-9]\d at a skew of 0\.5", option.message)
     ignored = options("Kimi-K3", "H200", nodes=4, label="TP8 DP4 EP32")[0]["expert_balancing"]
     assert not ignored.possible
 
@@ -140,3 +144,36 @@ def test_units_stand_against_tensor_parallelism_across_hosts_though_the_document
 
 def test_a_cpu_has_no_options() -> None:
     assert options("tiny", "cpu", gpus=1, length=4096)[0] == {}
+
+
+def test_balancing_shortens_the_step_of_a_prompt_and_even_routing_has_nothing_to_gain() -> None:
+    found, _, _ = options("DeepSeek-V4-Pro", nodes=4, label="TP8 DP4 EP32")
+    times = re.search(r"takes ([\d.]+) ms instead of ([\d.]+) ms", found["expert_balancing"].message)
+    assert times is not None
+    assert float(times[1]) < float(times[2])
+    even = options("DeepSeek-V4-Pro", nodes=4, label="TP8 DP4 EP32", expert_skew=0.0)[0]["expert_balancing"]
+    assert "nothing to gain" in even.message
+
+
+def test_the_draft_layer_of_a_checkpoint_is_offered_with_what_it_costs_and_gains() -> None:
+    found, chosen, _ = options("DeepSeek-V3", "H200", nodes=1, label="TP8")
+    option = found["speculative_decoding"]
+    assert option.settings["speculative_config"] == '{"method": "mtp", "num_speculative_tokens": 1}'
+    assert chosen.predicted is not None
+    assert option.tpot_s is not None
+    assert option.tpot_s < chosen.predicted.tpot_p50_s
+    assert option.device_bytes > GIB  # the layer, and its experts
+    assert "1.8 tokens a step at 80% of the drafts accepted (assumed" in option.message
+    assert re.search(r"worth it from \d+% on", option.message)
+    assert "speculative_decoding" not in options("Llama-3.1-70B", label="TP8")[0]
+
+
+def test_a_document_with_drafts_is_shown_what_goes_without() -> None:
+    drafts = '{"method": "mtp", "num_speculative_tokens": 1}'
+    found, chosen, _ = options("DeepSeek-V3", "H200", nodes=1, label="TP8", speculative_config=drafts)
+    assert "speculative_decoding" not in found
+    option = found["no_speculative_decoding"]
+    assert chosen.predicted is not None
+    assert option.tpot_s is not None
+    assert option.tpot_s > chosen.predicted.tpot_p50_s
+    assert option.device_bytes < -GIB

@@ -13,7 +13,7 @@ from roadworthy.catalog.models import model_by_id
 from roadworthy.plan.cache_groups import CacheOptions
 from roadworthy.plan.layouts import stage_split
 from roadworthy.plan.operating import OperatingPoint, operating_point
-from roadworthy.plan.speed import CALIBRATIONS, REQUEST_OVERHEAD_S, links_of, step_time_of
+from roadworthy.plan.speed import CALIBRATIONS, REQUEST_OVERHEAD_S, Traffic, links_of, step_time_of
 from roadworthy.plan.timing import RooflineStepTime, StepLoad
 from roadworthy.plan.values import Layout
 from roadworthy.plan.workload import Demand
@@ -27,7 +27,9 @@ def _step(
     model = model_by_id(model_id, weights=weights)
     layout = Layout(tp=tp, pp=pp, dp=dp, ep=ep, stage_layers=stage_split(model.num_layers, pp))
     cluster = ClusterSpec(nodes=nodes, gpus_per_node=max(tp, 1) if nodes == 1 else 8, gpu=gpu)
-    return step_time_of(model, layout, cluster, gpu_by_name(gpu), cache=CacheOptions(), context_tokens=context)
+    return step_time_of(
+        model, layout, cluster, gpu_by_name(gpu), cache=CacheOptions(), traffic=Traffic(context_tokens=context)
+    )
 
 
 def _at(step: RooflineStepTime, concurrency: float, *, prompt: int = 238, output: int = 197) -> OperatingPoint:
@@ -38,8 +40,9 @@ def _at(step: RooflineStepTime, concurrency: float, *, prompt: int = 238, output
 
 
 def _even(step: RooflineStepTime, streams: float) -> OperatingPoint:
-    """A pipeline whose batches are equal and do not hold each other up, as the other estimator has it."""
-    return _at(replace(step, pipeline_stages=1), streams / step.pipeline_stages)
+    """Equal batches that do not hold each other up, on equally loaded experts, as the other estimator has it."""
+    even = replace(step, pipeline_stages=1, expert_noise=0.0, expert_read_noise=0.0)
+    return _at(even, streams / step.pipeline_stages)
 
 
 def test_llama_on_one_h200_decodes_and_prefills_as_measured(measured: dict[str, Any]) -> None:

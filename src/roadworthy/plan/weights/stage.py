@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from roadworthy.plan.weights.attention import attention_bytes, kda_decode_buffers
@@ -45,6 +46,7 @@ class StageWeights:
         return self.parameter_bytes + self.buffer_bytes + self.post_load_bytes
 
 
+@lru_cache(maxsize=4096)  # a search asks again for every layout that cuts a stage alike
 def stage_weights(model: ModelSpec, *, split: Split, layers: range, state_dtype: StateDtype = "auto") -> StageWeights:
     """Weights of one rank that holds ``layers`` (indexes into ``model.layers``).
 
