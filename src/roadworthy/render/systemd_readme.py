@@ -21,12 +21,15 @@ _INSTALL = """\
    is; until then it is `activating`."""
 
 _WHY = """\
-A host that is lost takes its engine with it. Its unit ends on every host, waits, and starts again, up to four times in
-two hours; then it stays down and says so. Wrong arguments or a missing address (exit code 2) are not tried again.
+An engine that fails is started again after a pause, up to four times in two hours; then its unit stays down and says
+so. Wrong arguments, a missing address or program are not tried again.{several}
 
 The hardening of the units leaves GPUs, RDMA devices and compiling kernels alone, on purpose: `PrivateDevices=`,
 `ProtectClock=`, `DeviceAllow=` and `MemoryDenyWriteExecute=` each keep an engine from starting. Checkpoints may be
 anywhere that the account `roadworthy` can read."""
+
+_SEVERAL = """ An engine over several hosts is lost as a whole: the hosts that are left may wait for the lost one
+instead of ending, so restart the unit on all hosts of that engine."""
 
 
 def readme(inputs: RenderInput, plan: Launch) -> str:
@@ -42,7 +45,7 @@ def readme(inputs: RenderInput, plan: Launch) -> str:
         "## See that it works",
         health(plan),
         "## What the units do",
-        _WHY,
+        _WHY.format(several=_SEVERAL if any(line.nodes > 1 for line in plan.lines) else ""),
     ]
     if plan.left_out:
         parts += ["## Left out", left_out(plan)]
