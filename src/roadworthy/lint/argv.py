@@ -287,6 +287,7 @@ def with_flags(invocation: Invocation, arity: Arity) -> Invocation:
     return replace(invocation, flags=flags, positionals=positionals)
 
 
+_MODEL_ID = re.compile(r"[\w.-]+/[\w.-]+|/[\w./-]+")
 _FLAG = re.compile(r"--?[A-Za-z][\w.-]*$")
 
 
@@ -304,6 +305,7 @@ def split_flags(
     flags: list[Flag] = []
     positionals: list[Word] = []
     index = 0
+    expects_model = positional_first and not any(re.match(r"--model(?:=|$)", word.value) for word in words)
     while index < len(words):
         word = words[index]
         index += 1
@@ -327,13 +329,7 @@ def split_flags(
         while index < len(words) and _is_value(words[index]):
             if count == 0 or (count in (1, None) and values):
                 break
-            if (
-                count is None
-                and positional_first
-                and not positionals
-                and "/" in words[index].value
-                and "=" not in words[index].value
-            ):
+            if count is None and expects_model and not positionals and _MODEL_ID.fullmatch(words[index].value):
                 break
             values.append(words[index])
             index += 1

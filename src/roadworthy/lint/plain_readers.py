@@ -20,7 +20,10 @@ ENV_LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_][\w.]*)\s*=(.*)$")
 _UNIT_KEY = re.compile(r"\s*([A-Za-z][\w-]*)\s*=\s*(.*)$", re.DOTALL)
 _LIMIT = re.compile(r"\s*(\S+)\s+(soft|hard|-)\s+(\w+)\s+(\S+)")
 _SYSCTL = re.compile(r"\s*-?([a-z][\w-]*(?:[./][\w*-]+)+)\s*=\s*(.*?)\s*$")
-_CRON = re.compile(r"\s*(?:@\w+|(?:[\d*/,\-A-Za-z]+\s+){4}[\d*/,\-A-Za-z]+)\s+(?=\S)")
+_CRON = re.compile(
+    r"\s*(?:@(?:reboot|yearly|annually|monthly|weekly|daily|hourly|midnight)"
+    r"|(?:[\d*][\d*/,\-]*\s+){3}(?:(?:[\d*][\d*/,\-]*|[A-Za-z]{3}(?:[-,][A-Za-z]{3})*)\s+){2})\s*(?=\S)"
+)
 _ASSIGN_IN_UNIT = re.compile(r"\"([A-Za-z_]\w*)=((?:[^\"\\]|\\.)*)\"|'([A-Za-z_]\w*)=([^']*)'|([A-Za-z_]\w*)=(\S*)")
 
 
@@ -208,12 +211,7 @@ def read_crontab(reading: Reading, piece: Piece) -> None:
 
 
 def is_cron_line(line: str) -> bool:
-    match = _CRON.match(line)
-    return match is not None and (
-        line.lstrip().startswith("@")
-        or any(mark in match.group() for mark in "*/")
-        or bool(re.match(r"\s*\d+\s+\d+", line))
-    )
+    return _CRON.match(line) is not None
 
 
 def read_dockerfile(reading: Reading, piece: Piece) -> None:

@@ -36,7 +36,7 @@ _UNIT = re.compile(r"^\s*\[(?:Unit|Service|Install|Socket|Timer|Slice|Manager|Co
 _UNIT_LINE = re.compile(
     r"^\s*(?:Exec(?:Start|StartPre|StartPost|Stop)|Environment|OOMScoreAdjust|Limit[A-Z]+)=", re.MULTILINE
 )
-_DOCKER = re.compile(r"^\s*(?:ARG\s+\w+[^\n]*\n\s*)*FROM\s+\S+", re.IGNORECASE)
+_DOCKER = re.compile(r"^FROM\s+(?:--\S+\s+)*\S+(?:\s+AS\s+\S+)?$", re.IGNORECASE)
 _YAML_START = re.compile(r"^(?:%YAML|---(?:\s|$)|[\"']?[\w./-]+[\"']?\s*:(?:\s|$)|-\s+\S|\{|\[\s*(?:\{|\"|$))")
 _NGINX = re.compile(
     r"^\s*(?:http|server|upstream\s+[\w.-]+|stream|location\s+\S+(?:\s+\S+)?|events)\s*\{", re.MULTILINE
@@ -90,6 +90,8 @@ def _needs_shell(line: str) -> bool:
     match = ENV_LINE.match(line)
     value = match.group(2).strip() if match else ""
     if "$(" in value or "`" in value or value.startswith("(") or value.endswith("\\") or line.startswith("export "):
+        return True
+    if re.match(r"\s*(?:NCCL|VLLM|RAY|PYTORCH|GLOO|CUDA|HF|UCX)_\w+=[^\s'\"-][^\s'\"]*\s+[\w./]", line):
         return True
     return (
         bool(re.match(r"[^\s'\"]+\s+(?:[\w./-]*/)?(?:vllm|python3?|ray|docker|exec|env|numactl|nohup|\w+=)\b", value))

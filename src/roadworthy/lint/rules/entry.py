@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from roadworthy.lint.values import Edit
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from roadworthy.lint.rules.judge import Judge
     from roadworthy.lint.values import Flag, Invocation, Word
 

@@ -221,7 +221,7 @@ def _value(judge: Judge, invocation: Invocation, flag: Flag, fact: FlagFact, key
         return
     if key_path or "\ue000" in value:
         return
-    if fact.choices and not fact.open_choices and value not in fact.choices:
+    if fact.choices and value not in fact.choices and (not fact.open_choices or fact.name == "--kv-cache-dtype"):
         _choice(judge, flag, fact, value)
     elif fact.kind in ("integer", "number") and not _is_number(value, fact):
         _invalid(
@@ -266,11 +266,14 @@ def _choice(judge: Judge, flag: Flag, fact: FlagFact, value: str) -> None:
 
     near = get_close_matches(value, fact.choices, n=1)
     known = ", ".join(fact.choices) if len(fact.choices) <= 12 else f"{', '.join(fact.choices[:12])}, …"
-    _invalid(
-        judge,
-        flag,
-        f"{judge.context.book.catalog.label} takes one of {known}",
-        f"{flag.name} {near[0]}" if near else "",
+    judge.report(
+        "vllm.invalid-value",
+        flag.word.start,
+        flag.text,
+        status="context_dependent" if fact.open_choices else None,
+        reason=f"{judge.context.book.catalog.label} takes one of {known}"
+        + ("; another only where a plugin adds it" if fact.open_choices else ""),
+        replacement=f"{flag.name} {near[0]}" if near else "",
     )
 
 

@@ -432,7 +432,7 @@ def _ray_version(judge: Judge, key: Item, value: Item) -> None:
     in_images = {
         found.group(1)
         for image in judge.reading.images
-        if (found := re.search(r"ray(?:-llm|-ml)?:(\d+\.\d+\.\d+)", image.value))
+        if (found := re.search(r"(?:^|/)ray(?:-llm|-ml)?:(\d+\.\d+\.\d+)", image.value))
     }
     if in_images and value.value not in in_images:
         judge.report(

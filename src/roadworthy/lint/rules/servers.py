@@ -187,7 +187,11 @@ def _executor(judge: Judge, invocation: Invocation, flag: Flag) -> None:
             flag.text,
             reason=f"The image {image} holds no Ray: the start ends in 'Failed to import Ray'.",
         )
-    elif not context.mentions_ray_install and not context.follows_recipe(invocation):
+    elif (
+        not context.mentions_ray_install
+        and not context.follows_recipe(invocation)
+        and invocation.flag("--data-parallel-backend", "-dpb") is None  # who names Ray for both has a cluster of it
+    ):
         judge.report(
             "vllm.distributed-executor-backend-ray",
             flag.word.start,
@@ -605,7 +609,30 @@ def _split(judge: Judge, invocation: Invocation) -> None:
             ),
             replacement="--tensor-parallel-size 8 --data-parallel-size 4 --enable-expert-parallel on 4 nodes",
         )
+    if model == "k3":
+        _headroom(judge, invocation, degrees)
     _hosts(judge, invocation, degrees)
+
+
+def _headroom(judge: Judge, invocation: Invocation, degrees: Degrees) -> None:
+    """K3 over 32 H100: weights leave some 20 GB of each GPU, whatever is asked for beside them."""
+    world = degrees.world
+    if judge.context.gpu != "H100" or world is None or not 8 < world <= 32:
+        return
+    limits = (("--max-num-seqs", 32), ("--max-model-len", 65536))
+    for name, most in limits:
+        flag = invocation.flag(name)
+        value = flag.value if flag is not None else None
+        if flag is not None and value is not None and value.isdecimal() and int(value[:12]) > most:
+            judge.report(
+                "proc.dynamic-k3-hosts",
+                flag.word.start,
+                flag.text,
+                reason=f"On {world} H100 K3's weights take about 59 of 80 GB of each GPU; this asks for more context than that"
+                " surely leaves room for.",
+                replacement="what `roadworthy plan` says fits; the recipe starts with --max-num-seqs 5 and --max-model-len 32768",
+            )
+            return
 
 
 def _tensor_parallel(judge: Judge, invocation: Invocation, flag: Flag, degrees: Degrees, model: str | None) -> None:
@@ -665,7 +692,8 @@ def _hosts(judge: Judge, invocation: Invocation, degrees: Degrees) -> None:
     gpus = context.options.gpus_per_node or 8
     nnodes_flag = invocation.flag("--nnodes", "-n")
     if nnodes_flag is not None:
-        if degrees.nnodes and degrees.world and degrees.world % degrees.nnodes:
+        stated = invocation.flag("--tensor-parallel-size", "-tp") is not None
+        if stated and degrees.nnodes and degrees.world and degrees.world % degrees.nnodes:
             judge.report(
                 "vllm.nnodes-mp",
                 nnodes_flag.word.start,
