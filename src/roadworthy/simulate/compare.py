@@ -12,7 +12,7 @@ from roadworthy.route.values import Decision
 from roadworthy.simulate.run import SimulatedRun, simulate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from roadworthy.advise.arrivals import Arrivals
     from roadworthy.route.values import EndpointView, RouteRequest
@@ -69,6 +69,8 @@ def compare_policies(
     *,
     routing: RoutingSettings,
     policies: Sequence[Compared] = COMPARED,
+    priorities: Mapping[str, int] | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> tuple[PolicyResult, ...]:
     """The load of ``arrivals`` (a new schedule each time it is called) under each of ``policies``.
 
@@ -77,9 +79,10 @@ def compare_policies(
     results = []
     for policy in policies:
         if policy == "round-robin":
-            run = simulate(configs, arrivals(), pick=RoundRobin())
+            run = simulate(configs, arrivals(), pick=RoundRobin(), priorities=priorities, progress=progress)
         else:
-            run = simulate(configs, arrivals(), routing=replace(routing, policy=policy))
+            settings = replace(routing, policy=policy)
+            run = simulate(configs, arrivals(), routing=settings, priorities=priorities, progress=progress)
         results.append(policy_result(policy, run))
     return tuple(results)
 

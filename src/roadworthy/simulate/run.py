@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count, pairwise
@@ -29,6 +29,7 @@ from roadworthy.twin.requests import TwinRequest
 
 if TYPE_CHECKING:
     from roadworthy.advise.arrivals import Arrivals, PlannedRequest
+    from roadworthy.spec.values import Deployment
     from roadworthy.twin.config import TwinConfig
     from roadworthy.twin.requests import EngineStats, Finished
 
@@ -95,7 +96,7 @@ class _Run:
         priorities: Mapping[str, int],
         progress: Callable[[int], None] | None,
     ) -> None:
-        self._engines = {f"engine-{index}": Engine(config) for index, config in enumerate(configs)}
+        self._engines = {engine_name(index): Engine(config) for index, config in enumerate(configs)}
         self._models = {name: frozenset(config.models) for name, config in zip(self._engines, configs, strict=True)}
         self._model = configs[0].models[0]
         self._max_model_len = min(config.max_model_len for config in configs)
@@ -274,3 +275,21 @@ class _Run:
         self._records.append(record)
         if self._progress is not None:
             self._progress(len(self._records))
+
+
+def routing_of(deployment: Deployment, engines: int) -> RoutingSettings:
+    """The document's routing with the simulated engines' names: engines of a lane are taken by their place in
+    ``engine.endpoints``. A lane of engines that are not simulated, or of all that are, is left out."""
+    settings = RoutingSettings.of(deployment.gateway)
+    lane = settings.long_lane
+    if lane is None or not lane.engines:
+        return settings
+    places = [at for at, one in enumerate(deployment.engine.endpoints[:engines]) if one.url in lane.engines]
+    if not 0 < len(places) < engines:
+        return replace(settings, long_lane=None)
+    return replace(settings, long_lane=replace(lane, engines=tuple(engine_name(at) for at in places)))
+
+
+def engine_name(index: int) -> str:
+    """What the simulated engine at ``index`` is called."""
+    return f"engine-{index}"

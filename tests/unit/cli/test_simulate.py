@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from roadworthy.cli.simulate import command
+from roadworthy.cli.simulate import command, simulate_document, simulate_planned
+from roadworthy.cli.wiring import load_planned
 from roadworthy.core.errors import Infeasible
 
 PINNED = {
@@ -39,6 +40,31 @@ def test_json_has_the_pinned_keys_and_says_simulated(examples: Path) -> None:
     assert all({"id", "tokens", "sla_misses", "ttft_s"} <= tenant.keys() for tenant in report["tenants"])
     assert 0 < report["utilisation_ratio"] <= 1
     assert report["requests_per_cpu_s"] > 0
+
+
+def test_json_says_how_it_was_routed_and_what_the_cache_gave(examples: Path) -> None:
+    report = document(simulate(examples / "laptop.yaml", "--requests", "60", "--json"))
+    assert report["routing"] == {"policy": "affinity", "cached_ratio": 0.0, "chosen_by": {"load": 60}}
+
+
+def test_policies_are_compared_under_the_same_load(examples: Path) -> None:
+    judged = simulate_planned(
+        load_planned(str(examples / "seven-tenants.yaml")), requests=60, seed=0, compare_routing=True
+    )
+    routing: Any = simulate_document(judged)["routing"]
+    policies = {one["policy"]: one for one in routing["policies"]}
+    assert list(policies) == ["round-robin", "least-load", "session", "prefix", "affinity"]
+    assert policies["affinity"]["cached_ratio"] == routing["cached_ratio"] > 0
+    assert sum(routing["chosen_by"].values()) == len(judged.run.records)
+
+
+def test_the_comparison_is_a_line_a_policy_in_eighty_columns(examples: Path) -> None:
+    text = simulate(examples / "laptop.yaml", "--requests", "60", "--compare-routing").stdout
+    lines = text[text.index("routing       cached") :].splitlines()
+    assert [line.split()[0] for line in lines] == [
+        "routing", "round-robin", "least-load", "session", "prefix", "affinity",
+    ]  # fmt: skip
+    assert all(len(line) <= 80 for line in lines)
 
 
 def test_the_same_seed_gives_the_same_numbers_and_another_does_not(examples: Path) -> None:
