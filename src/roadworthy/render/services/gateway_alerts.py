@@ -77,9 +77,8 @@ def _failures(inputs: RenderInput) -> tuple[Alert, ...]:
             summary="requests fail through engines or gateway",
             runbook="Gateway /api/status: which engine is out, and why? Outcome engine_timeout: a hang; engine_error: "
             "the engine's log; no_engine: all are out.",
-            fires=((ok, "0+60x90"), (bad, "0+60x90")),
-            quiet=((ok, "0+60x90"), (bad, "0x90")),
-            at_minute=80,
+            fires=((ok, "0+60x30"), (bad, "0+60x30")),
+            quiet=((ok, "0+60x30"), (bad, "0x30")),
         ),
         Alert(
             name="RequestsFailSlowly",
@@ -89,9 +88,9 @@ def _failures(inputs: RenderInput) -> tuple[Alert, ...]:
             why=f"failures use up a month's budget of {promised} within five days",
             summary="some requests fail through engines or gateway",
             runbook="As RequestsFail; there is time until the working day.",
-            fires=((ok, "0+60x420"), (bad, "0+60x420")),
-            quiet=((ok, "0+60x420"), (bad, "0x420")),
-            at_minute=400,
+            fires=((ok, "0+60x60"), (bad, "0+60x60")),
+            quiet=((ok, "0+60x60"), (bad, "0x60")),
+            at_minute=50,
         ),
     )
 

@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# kimi-k3-32xh200: moonshotai/Kimi-K3 as TP8 DP4 EP32, vLLM 0.33.0
+# Ray head on host 0, for the engines of hosts 0, 1, 2, 3
+# Written by `roadworthy render`: change the document and render again rather than this file.
+set -euo pipefail
+
+die() {
+  echo "error: $1" >&2
+  exit 2
+}
+# The first address of a name; an address stands for itself.
+address_of() { getent ahosts "$1" | awk 'NR == 1 { print $1 }'; }
+
+# The engine's first host, as the others reach it; the same value on all of them.
+: "${ROADWORTHY_MASTER_ADDR:?set it to the address of the first host of this engine}"
+
+# This host's own address on the network that the hosts share; it differs from host to host.
+if [[ -z "${ROADWORTHY_NODE_ADDR:-}" ]]; then
+  master_ip="$(address_of "$ROADWORTHY_MASTER_ADDR")" || die "$ROADWORTHY_MASTER_ADDR is not known here"
+  ROADWORTHY_NODE_ADDR="$(ip -o route get "$master_ip" | sed -n 's/.* src \([^ ]*\).*/\1/p')"
+  [[ -n "$ROADWORTHY_NODE_ADDR" ]] || die "no route to $ROADWORTHY_MASTER_ADDR: set ROADWORTHY_NODE_ADDR"
+fi
+
+# The interface of that address; NCCL and Gloo find each other through it.
+if [[ -z "${ROADWORTHY_INTERFACE:-}" ]]; then
+  own_ip="$(address_of "$ROADWORTHY_NODE_ADDR")" || die "$ROADWORTHY_NODE_ADDR is not known here"
+  ROADWORTHY_INTERFACE="$(ip -o addr show to "$own_ip" | awk 'NR == 1 { print $2 }')"
+  [[ -n "$ROADWORTHY_INTERFACE" ]] || die "no interface here has $ROADWORTHY_NODE_ADDR: set ROADWORTHY_INTERFACE"
+fi
+
+# this host's own address; left to itself vLLM follows the default route
+export VLLM_HOST_IP="$ROADWORTHY_NODE_ADDR"
+# Gloo carries the coordination between hosts on the CPU side
+export GLOO_SOCKET_IFNAME="$ROADWORTHY_INTERFACE"
+# where NCCL's ranks find each other; '=' is an exact match, without it names that begin so match too
+export NCCL_SOCKET_IFNAME="=$ROADWORTHY_INTERFACE"
+# errors and the version, without the noise of INFO
+export NCCL_DEBUG=WARN
+# a host busy loading weights answers late; the default is 10 s
+export RAY_health_check_timeout_ms=30000
+# checks missed in a row before a host counts as lost; the default is 5
+export RAY_health_check_failure_threshold=10
+
+# RDMA pins memory. A low limit ends in failed registrations, or in NCCL over TCP.
+if [[ "$(ulimit -l)" != unlimited ]]; then
+  ulimit -l unlimited 2>/dev/null ||
+    echo "warning: locked memory is limited to $(ulimit -l) KiB; the target host-prep raises it" >&2
+fi
+
+args=(
+  # this host keeps the cluster's state; losing it ends the engine
+  --head
+  # where the other hosts join
+  --port 6379
+  # whoever reaches the dashboard can run code, so nobody else does
+  --dashboard-host 127.0.0.1
+  # the same address as VLLM_HOST_IP; the first one of `hostname -I` may be a bridge or a storage NIC
+  --node-ip-address "$ROADWORTHY_NODE_ADDR"
+  # GPUs that Ray may hand out on this host
+  --num-gpus 8
+  # vLLM hardly uses it; the default is 30 % of memory
+  --object-store-memory 2147483648
+  # Ray reports nothing to the outside
+  --disable-usage-stats
+  # stays in the foreground, so that a supervisor sees it end
+  --block
+)
+exec "${ROADWORTHY_RAY:-ray}" start "${args[@]}"
