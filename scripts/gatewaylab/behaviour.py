@@ -131,9 +131,17 @@ def cancel_connecting(peer: Peer, engines: Engines, *, repeats: int) -> list[flo
 def lost(peer: Peer, engines: Engines, fault: str) -> int:
     """Of 40 requests, half of them streams, how many fail while one engine of four has ``fault``."""
     engines.calm()
-    if not wait_until(lambda: load(peer.port, core=None, connections=8, requests=8)["ok"] == 8, 60, every_s=0.1):
-        raise LabError(f"{peer.name}: requests fail although every engine is well")
-    engines.set(port=engines.ports[1], fault=fault)
+    port = engines.ports[1]
+    engines.reset()
+
+    def all_in_use() -> bool:
+        return (
+            load(peer.port, core=None, connections=8, requests=8)["ok"] == 8 and engines.of_port(port, "finished") > 0
+        )
+
+    if not wait_until(all_in_use, 60, every_s=0.1):
+        raise LabError(f"{peer.name}: not every engine is used although all are well")
+    engines.set(port=port, fault=fault)
     missing = 0
     for stream in (0, 1):
         result = load(

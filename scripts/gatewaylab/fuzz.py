@@ -25,7 +25,7 @@ from roadworthy.spec.values import Tenant
 
 AT_ONCE = 96
 TICK_S = 0.04
-SILENT_TICKS = 3
+SILENT_TICKS = 12
 """A connection that says nothing for so many turns is waiting for more of a body: not answered, not closed."""
 
 SURE_TICKS = 250

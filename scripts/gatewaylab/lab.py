@@ -78,7 +78,7 @@ class Engines:
 
     def calm(self) -> None:
         """No faults, answers at once; and no request left from before."""
-        self.set(fault="none", health=200, first_ms=0, rate=50, chunk_bytes=256, die_after=3)
+        self.set(fault="none", health=200, first_ms=0, rate=50, step=0, chunk_bytes=256, die_after=3)
         if not wait_until(lambda: self.total("in_flight") == 0, 10):
             raise LabError(f"requests are left at the engines: {self.state()}")
 

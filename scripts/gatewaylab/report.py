@@ -160,6 +160,7 @@ COST_ROWS = (
     ("plain", "plain request, 300 B"),
     ("plain_64k", "plain request, 64 KiB"),
     ("chunk_512", "chunk at 512 streams"),
+    ("chunk_512_steps", "  all speaking at once"),
 )
 
 

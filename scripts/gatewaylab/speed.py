@@ -45,10 +45,13 @@ def plain(peer: Peer, engines: Engines, *, core: int, seconds: float, body_bytes
     return {"cpu_us": used_s / result["ok"] * 1e6, "per_s": result["ok"] / result["duration_s"]}
 
 
-def chunk(peer: Peer, engines: Engines, *, core: int, seconds: float) -> dict[str, float]:
-    """CPU of a relayed chunk while 512 streams run, in microseconds, and memory meanwhile."""
+def chunk(peer: Peer, engines: Engines, *, core: int, seconds: float, step: bool = False) -> dict[str, float]:
+    """CPU of a relayed chunk while 512 streams run, in microseconds, and memory meanwhile.
+
+    Each stream keeps its own time; with ``step`` all streams of an engine speak together, as when its step ends.
+    """
     engines.calm()
-    engines.set(rate=CHUNK_RATE_PER_S)
+    engines.set(rate=CHUNK_RATE_PER_S, step=int(step))
     process = start_load(
         peer.port, core=core, connections=CHUNK_STREAMS, stream=1, chunks=ENDLESS_CHUNKS, ramp=1, warmup=1.5,
         duration=600, drain=0, timeout=600,

@@ -2,7 +2,7 @@
  * at a word, and a record of when each client's connection closed.
  *
  *   engine --ports 18001,18002 --control 18000 [--chunks N] [--chunk-bytes N] [--rate R] [--first-ms MS]
- *          [--answer-bytes N] [--fault NAME] [--die-after N] [--health STATUS]
+ *          [--step 1] [--answer-bytes N] [--fault NAME] [--die-after N] [--health STATUS]
  *
  * Every option can be changed while it runs: GET /set?port=18001&fault=500 on the control port (engine_control.c).
  * Prints "ready" on stdout when all ports listen. It never plays vLLM's timing; the twin does that. */
@@ -19,7 +19,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { BACKLOG = 4096, READ_BYTES = 1 << 18, LISTENER = 1, CONTROL = 2 };
+enum { BACKLOG = 4096, READ_BYTES = 1 << 18, LISTENER = 1, CONTROL = 2, TURN_NS = 100000 };
 
 struct engine engine;
 static struct port control_port; /* only a place to hang control connections on */
@@ -261,6 +261,11 @@ static void answer_unary(struct connection *connection) {
     if (flush(connection)) back_to_reading(connection);
 }
 
+/* A turn of the loop every 100 us is enough: what falls due meanwhile is sent in one go, chunk by chunk. */
+static void wake_at(struct connection *connection, uint64_t due_ns) {
+    timer_set(&engine.timers, &connection->timer, (due_ns + TURN_NS - 1) / TURN_NS * TURN_NS);
+}
+
 static void stream_one(struct connection *connection, uint64_t at_ns) {
     struct port *port = connection->port;
     if (connection->sent >= connection->chunks) {
@@ -280,9 +285,11 @@ static void stream_one(struct connection *connection, uint64_t at_ns) {
         else connection->state = HANGING;
         return;
     }
-    connection->due_ns = port->rate > 0 ? connection->due_ns + (uint64_t)(1e9 / port->rate) : at_ns;
-    if (connection->sent >= connection->chunks) connection->due_ns = at_ns; /* vLLM sends [DONE] at once */
-    if (!connection->writable_wanted) timer_set(&engine.timers, &connection->timer, connection->due_ns);
+    uint64_t period_ns = port->rate > 0 ? (uint64_t)(1e9 / port->rate) : 0;
+    if (connection->sent >= connection->chunks || !period_ns) connection->due_ns = at_ns; /* vLLM sends [DONE] at once */
+    else if (port->step) connection->due_ns = (connection->due_ns / period_ns + 1) * period_ns;
+    else connection->due_ns += period_ns;
+    if (!connection->writable_wanted) wake_at(connection, connection->due_ns);
 }
 
 static void due(struct connection *connection, uint64_t at_ns) {

@@ -28,6 +28,7 @@ struct port {
     int chunks;            /* of a stream whose request has no max_tokens */
     int chunk_bytes;       /* of one event, framing not counted */
     double rate;           /* chunks a second of one stream; 0: as fast as they are taken */
+    int step;              /* all streams of the port speak at the same moment, as an engine's step ends */
     double first_ms;       /* request read to first byte */
     int answer_bytes;      /* of a unary body */
     int die_after;

@@ -19,6 +19,7 @@ static int set_of_port(struct port *port, const char *name, const char *value) {
     if (!strcmp(name, "chunks")) port->chunks = atoi(value);
     else if (!strcmp(name, "chunk_bytes")) port->chunk_bytes = atoi(value);
     else if (!strcmp(name, "rate")) port->rate = atof(value);
+    else if (!strcmp(name, "step")) port->step = atoi(value);
     else if (!strcmp(name, "first_ms")) port->first_ms = atof(value);
     else if (!strcmp(name, "answer_bytes")) port->answer_bytes = atoi(value);
     else if (!strcmp(name, "die_after")) port->die_after = atoi(value);

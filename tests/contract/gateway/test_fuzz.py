@@ -109,6 +109,8 @@ def test_the_judge_lets_pass_what_is_right(data: bytes, closed: bool, fields: di
     [
         b'{"model":"m","priority":1}', b'{"model":"m","prior\\u0069ty":1}',
         b'{"priority":1,"model":"m","priority":2}', b'{"model":"other"}',
+        b'{"model":"m","cache_salt":"a"}',
+        b'{"cache_salt":"00112233445566778899aabbccddeeff","model":"m","cache_salt":"a"}',
         b'{"model":"m"', b"[]", b'{"model":"m","x":"\xff"}',
     ],
 )  # fmt: skip
