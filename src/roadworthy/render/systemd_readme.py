@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from roadworthy.render.markdown import code
+from roadworthy.render.markdown import code, table
 from roadworthy.render.names import object_name
 from roadworthy.render.scripts_readme import health, left_out, production
 
@@ -15,10 +15,13 @@ if TYPE_CHECKING:
 _INSTALL = """\
 1. Copy `node-N/` to host N and run `sudo ./install.sh` there. It places scripts, units and the account, and starts
    nothing.
-2. Fill in `{folder}/engine.env`: it is the one place for the key and for addresses. Root alone can read it.
-3. `sudo systemctl enable --now '{units}'` on every host.
-4. `journalctl -fu '{units}'` follows the load. On the host that answers HTTP the unit is `active` once the engine
-   is; until then it is `activating`."""
+2. Fill in `{folder}/engine.env`: the one place for the key and for addresses, which root alone can read.
+3. Enable and start the units of each host, as `install.sh` says at its end:
+
+{units}
+
+`journalctl -fu UNIT` follows the load. On the host that answers HTTP the unit is `active` once the engine is; until
+then it is `activating`."""
 
 _WHY = """\
 An engine that fails is started again after a pause, up to four times in two hours; then its unit stays down and says
@@ -35,7 +38,11 @@ instead of ending, so restart the unit on all hosts of that engine."""
 def readme(inputs: RenderInput, plan: Launch) -> str:
     """The whole page."""
     name = object_name(inputs.deployment.name)
-    install = _INSTALL.format(folder=f"/etc/roadworthy/{name}", units=f"roadworthy-{name}-engine-*.service")
+    rows = [
+        (str(line.host), code(f"systemctl enable --now roadworthy-{name}-engine-{line.replica}.service"))
+        for line in sorted(plan.lines, key=lambda line: (line.host, line.replica))
+    ]
+    install = _INSTALL.format(folder=f"/etc/roadworthy/{name}", units=table(("host", "run as root"), rows))
     parts = [
         f"# {inputs.deployment.name}: units for systemd",
         f"{code(inputs.deployment.model.served_name)} as {inputs.chosen.layout.label}, "

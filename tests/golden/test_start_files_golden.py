@@ -10,7 +10,7 @@ import pytest
 
 from roadworthy.cli.render import render, render_input
 
-GOLDEN = Path(__file__).resolve().parent / "render"
+GOLDEN = Path(__file__).resolve().parent / "start_files"
 CASES = {
     "deepseek-v4-pro-32xh100": (None, ("vllm", "ray", "systemd", "host-prep")),
     "kimi-k3-64xh100": ("TP8 DP8 EP64", ("vllm",)),
