@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from roadworthy.adapters.files import write_atomically
 from roadworthy.core.errors import ProbeError, SpecError
 from roadworthy.diagnose.hosts.commands import Answer, capture_script, parse_capture
 
@@ -75,20 +74,13 @@ def write_capture(folder: Path, captured: Mapping[str, Sequence[Answer]]) -> Non
         place.mkdir(parents=True, exist_ok=True)
         for answer in answers:
             if answer.text:
-                _write(place / answer.file, answer.text)
+                write_atomically(place / answer.file, answer.text, durable=False)
         unanswered = [{"file": one.file, "status": one.status} for one in answers if one.status != "answered"]
-        _write(place / MANIFEST, json.dumps({"host": host, "unanswered": unanswered}, indent=2) + "\n")
+        write_atomically(place / MANIFEST, json.dumps({"host": host, "unanswered": unanswered}, indent=2) + "\n")
 
 
 def _folder_name(host: str) -> str:
     return "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in host).lstrip(".") or "host"
-
-
-def _write(path: Path, text: str) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".capture-")
-    with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as file:
-        file.write(text)
-    Path(temporary).replace(path)
 
 
 def read_capture(folder: Path) -> dict[str, tuple[Answer, ...]]:

@@ -8,34 +8,96 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from roadworthy.adapters.incident.read import Reading
     from roadworthy.core.finding import Finding
+    from roadworthy.diagnose.redact import Redactor
     from roadworthy.diagnose.verdict import Verdict
 
 EVIDENCE_SHOWN = 6
 
 
 @click.command()
-@click.argument("paths", nargs=-1, required=True, metavar="FILE|FOLDER|ARCHIVE…", type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, metavar="[FILE|FOLDER|ARCHIVE]…", type=click.Path(path_type=Path))
+@click.option(
+    "--ssh", "ssh_hosts", multiple=True, metavar="HOST", help="Also ask this host over ssh; may be given again."
+)
+@click.option("--kube", "selector", metavar="SELECTOR", help="Also read logs and events of the pods with this label.")
+@click.option("--namespace", metavar="NAME", help="Namespace of --kube.")
+@click.option(
+    "--metrics", "metrics_urls", multiple=True, metavar="URL", help="Also scrape this engine's /metrics twice."
+)
+@click.option(
+    "--apart", "apart_s", default=15.0, show_default=True, type=click.FloatRange(1, 600), help="Seconds between."
+)
+@click.option("--redact", is_flag=True, help="Replace hosts, addresses, keys and prompt text, for sharing.")
+@click.option("--html", "html_file", type=click.Path(path_type=Path), help="Write the incident as one HTML page.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option("--markdown", is_flag=True, help="Print the report as Markdown.")
-def command(paths: tuple[Path, ...], as_json: bool, markdown: bool) -> int:
+def command(
+    paths: tuple[Path, ...], ssh_hosts: tuple[str, ...], selector: str | None, namespace: str | None,
+    metrics_urls: tuple[str, ...], apart_s: float, redact: bool, html_file: Path | None, as_json: bool, markdown: bool,
+) -> int:  # fmt: skip
     """Name the root cause from logs, probe output and metrics, with evidence and remedy."""
+    from roadworthy.adapters.incident.live import read_hosts, read_metrics, read_pods
     from roadworthy.adapters.incident.read import read_incident
     from roadworthy.cli.output import print_json
     from roadworthy.diagnose.causes import CAUSES
     from roadworthy.diagnose.judge import judge
+    from roadworthy.diagnose.timeline import reach, timeline
     from roadworthy.diagnose.verdict import verdict_of
 
+    if not (paths or ssh_hosts or selector or metrics_urls):
+        raise click.UsageError("give files, a folder or an archive, or one of --ssh, --kube, --metrics")
     with _Progress() as progress:
         reading = read_incident(paths, progress=progress.update)
+        if ssh_hosts:
+            read_hosts(reading, ssh_hosts)
+        if selector:
+            read_pods(reading, selector, namespace)
+        for url in metrics_urls:
+            read_metrics(reading, url, apart_s=apart_s)
     book = reading.examination.book()
     verdict = verdict_of(book, judge(book, CAUSES), read_anything=reading.files > 0)
+    causal = {(one.file, one.line) for one in verdict.findings[0].evidence} if verdict.findings else set()
+    events, reached = timeline(book, causal), reach(book)
+    document = document_of(verdict, reading) | {"timeline": events, "reach": reached}
+    shown = _plain(verdict, reading) if not markdown else _markdown(verdict)
+    redactor = _redactor(book.hosts()) if redact else None
+    if html_file is not None:
+        from roadworthy.adapters.files import write_atomically
+        from roadworthy.cli.diagnose_html import incident_page
+
+        read = f"{reading.files:,} files, {reading.bytes / 1e6:,.1f} MB read."
+        text = incident_page(verdict, events, reached, read=read)
+        write_atomically(html_file, redactor(text) if redactor else text)
+        click.echo(f"wrote {html_file}", err=True)
     if as_json:
-        print_json(document_of(verdict, reading))
+        print_json(_redacted(document, redactor) if redactor else document)
     else:
-        click.echo("\n".join(_markdown(verdict) if markdown else _plain(verdict, reading)))
+        text = "\n".join(shown)
+        click.echo(redactor(text) if redactor else text)
     return 1 if verdict.findings else 0
+
+
+def _redactor(hosts: Iterable[str]) -> Redactor:
+    from roadworthy.diagnose.redact import Redactor
+
+    return Redactor(hosts=hosts)
+
+
+def _redacted(value: object, redactor: Redactor) -> object:
+    from roadworthy.cli.output import plain
+
+    value = plain(value)
+    if isinstance(value, str):
+        return redactor(value)
+    if isinstance(value, list):
+        return [_redacted(item, redactor) for item in value]
+    if isinstance(value, dict):
+        return {key: _redacted(item, redactor) for key, item in value.items()}
+    return value
 
 
 def document_of(verdict: Verdict, reading: Reading) -> dict[str, object]:

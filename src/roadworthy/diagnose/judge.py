@@ -147,8 +147,10 @@ def finding_of(one: Hypothesis) -> Finding:
 def subject_of(one: Hypothesis, strongest: Clue) -> str:
     """Host, rank and device that the strongest clues name; ``deployment`` when none does."""
     clues = [strongest, *(clue for _, clue in one.seen)]
+    if strongest.value("who"):
+        return strongest.value("who")
     host = next((clue.host for clue in clues if clue.host), None)
-    rank = next((clue.rank for clue in clues if clue.rank is not None), None)
+    rank = strongest.rank
     device = next((clue.value(key) for clue in clues for key in ("device", "bus", "gpu") if clue.value(key)), "")
     parts = [host or "", f"rank {rank}" if rank is not None else "", device]
     return ", ".join(part for part in parts if part) or "deployment"
