@@ -94,7 +94,7 @@ def _endpoints(values: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _hosts(values: Mapping[str, Any]) -> Iterator[Problem]:
     hosts, nodes = values.get("cluster.hosts"), values.get("cluster.nodes", 1)
-    if hosts is not None and len(hosts) != nodes:
+    if hosts and len(hosts) != nodes:
         yield Problem(
             path="cluster.hosts", seen=f"{len(hosts)} hosts", wanted=f"{nodes}, as cluster.nodes says",
             hint="name every node once, in order of its rank",
@@ -104,7 +104,7 @@ def _hosts(values: Mapping[str, Any]) -> Iterator[Problem]:
         twice = next(address for address in addresses if addresses.count(address) > 1)
         yield Problem(path="cluster.hosts", seen=f"{twice} twice", wanted="an address of its own for each node")
     sockets, gpus = values.get("cluster.gpu_numa_nodes"), values.get("cluster.gpus_per_node", 1)
-    if sockets is not None and len(sockets) != gpus:
+    if sockets and len(sockets) != gpus:
         yield Problem(
             path="cluster.gpu_numa_nodes", seen=f"{len(sockets)} numbers",
             wanted=f"{gpus}, one for each GPU of a node", hint="`nvidia-smi topo -m` prints them",
