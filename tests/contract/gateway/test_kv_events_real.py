@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
+from fakes.engine import FakeEngine
 from roadworthy.adapters.ports import free_ports
 from roadworthy.gateway.kv_events import KvEvents
 from roadworthy.route.settings import RoutingSettings
 from roadworthy.route.state import Placement, RoutingState
-from support.gateway import run, until
+from support.gateway import client_of, gateway_before, post, run, until
 from support.vllm_process import running_vllm
 
 pytestmark = pytest.mark.engine
@@ -112,6 +113,45 @@ def test_stored_blocks_are_matched_to_the_request_that_caused_them(engine: Publi
             assert driver.events.streams[0].unreadable == driver.events.streams[0].missed == 0
 
     run(test, limit_s=90)
+
+
+def test_the_gateway_confirms_a_conversation_and_the_engine_finds_it_in_its_cache(engine: Publishing) -> None:
+    """The whole way: our id goes out as the session, comes back in events, and the next turn is a hit."""
+
+    async def test() -> None:
+        async with FakeEngine(models=("tiny",)) as other:
+            events = ((engine.url, (engine.events,)),)
+            async with gateway_before(engine.url, other, kv_events=events) as gateway, client_of(gateway) as client:
+                gateway.set_draining(other.url, True)  # two engines to choose from, and one answer
+                stream, routing = gateway._kv_events.streams[0], gateway._plane.routing
+
+                async def ask(prompt: str) -> dict[str, int]:
+                    body = {"model": "tiny", "prompt": prompt, "max_tokens": 1, "stream": False}
+                    answer = await client.ask(post(body, path="/v1/completions"))
+                    assert answer.status == 200, answer.body
+                    usage: dict[str, int] = answer.json()["usage"]
+                    return usage
+
+                for warming in range(50):
+                    await ask(text(220, 2000 + warming))
+                    await asyncio.sleep(0.05)
+                    if stream.messages:
+                        break
+                prompt = text(700, 4)
+                _, confirmed, _ = routing.kv_confirmed(engine.url)
+                await ask(prompt)
+                for _ in range(20):  # events may be later than the answer, and then the next turn confirms
+                    await ask(prompt + " and more")
+                    if routing.kv_confirmed(engine.url)[1] > confirmed:
+                        break
+                assert routing.kv_confirmed(engine.url)[1] > confirmed
+                assert stream.unreadable == stream.missed == 0
+                gateway.set_draining(other.url, False)
+                for _ in range(6):
+                    await ask(prompt + " and more")
+                assert not other.requests, "the conversation stays where its blocks are"
+
+    run(test, limit_s=110)
 
 
 def test_when_the_engine_drops_its_cache_nothing_is_expected_of_it(engine: Publishing) -> None:
