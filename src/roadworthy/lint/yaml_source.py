@@ -33,6 +33,9 @@ _ESCAPES = {
 }
 _ESCAPES |= {"b": "\b", "f": "\f", "v": "\v", "N": "\x85", "_": "\xa0", "L": "\u2028", "P": "\u2029"}
 
+_PROPERTIES = re.compile(r"(?:[!&]\S*\s+)+")
+"""A tag or an anchor in front of a scalar."""
+
 Kind = Literal["map", "list", "text"]
 
 
@@ -142,7 +145,7 @@ def mask_templates(text: str) -> tuple[str, list[int]]:
         line_end = len(text) if line_end < 0 else line_end
         around = text[line_start : match.start()] + text[match.end() : line_end]
         alone = not _TEMPLATE.sub("", around).strip() or match.group().startswith(("{%", "{#"))
-        filler = " " if alone or re.match(r"\{\{-?\s*(?:if|else|end|range|with|/\*)\b?", match.group()) else HOLE
+        filler = " " if alone or re.match(r"\{\{-?\s*(?:(?:if|else|end|range|with|define)\b|/\*)", match.group()) else HOLE
         return re.sub(r"[^\r\n]", filler, match.group())
 
     return _TEMPLATE.sub(mask, text), places
@@ -174,6 +177,13 @@ def _documents(text: str, piece: Piece, result: YamlText, skip: int) -> int | No
     return None
 
 
+def _joint(line: str, after: str) -> str:
+    """What a line end of a folded block stands for: a blank, nothing before empty lines, itself around indented ones."""
+    if not line.strip() or line.startswith((" ", "\t")) or after.startswith((" ", "\t")):
+        return "\n"
+    return " " if after.strip() else ""
+
+
 class _Builder:
     def __init__(self, text: str, piece: Piece) -> None:
         self.text, self.piece = text, piece
@@ -184,6 +194,8 @@ class _Builder:
             return None  # an alias: its anchor was read already
         self.seen.add(id(node))
         low, high = node.start_mark.index, node.end_mark.index
+        if isinstance(node, yaml.ScalarNode) and (lead := _PROPERTIES.match(self.text, low, high)):
+            low = lead.end()
         start, end = self.piece.at(low), self.piece.at(max(high - 1, low)) + (1 if high > low else 0)
         if isinstance(node, yaml.ScalarNode):
             piece = self._scalar(node, low, high)
@@ -210,10 +222,8 @@ class _Builder:
 
     def _scalar(self, node: Any, low: int, high: int) -> Piece:
         raw = self.text[low:high]
-        if node.style == "|":
-            return self._block(low, high, folded=False)
-        if node.style == ">":
-            return self._block(low, high, folded=True)
+        if node.style in ("|", ">"):
+            return self._indented(node, low, high)
         if node.style == "'":
             return self._quoted(low + 1, high - 1, double=False)
         if node.style == '"':
@@ -227,14 +237,24 @@ class _Builder:
             return self._quoted(low, low + len(raw.rstrip()), double=False)
         return Piece(str(node.value), ((0, self.piece.at(low)),))
 
-    def _block(self, low: int, high: int, *, folded: bool) -> Piece:
+    def _indented(self, node: Any, low: int, high: int) -> Piece:
+        """A block scalar. With an indentation indicator the first line may be deeper than the block: try until it fits."""
+        folded = node.style == ">"
+        found = self._block(low, high, folded=folded)
+        header = re.compile(r"[|>][+-]?\d").match(self.text, low)
+        for indent in range(1, 40) if header else ():
+            if found.text.strip("\n") == str(node.value).strip("\n"):
+                break
+            found = self._block(low, high, folded=folded, indent=indent)
+        return found
+
+    def _block(self, low: int, high: int, *, folded: bool, indent: int | None = None) -> Piece:
         text = self.text
         line_end = text.find("\n", low)
         if line_end < 0:
             return Piece("", ((0, self.piece.at(low)),))
         rows: list[tuple[int, int]] = []
         at = line_end + 1
-        indent: int | None = None
         while at < len(text):
             end = text.find("\n", at)
             end = len(text) if end < 0 else end
@@ -256,7 +276,7 @@ class _Builder:
             joint = "\n"
             if folded and number + 1 < len(rows):
                 after = text[rows[number + 1][0] + (indent or 0) : rows[number + 1][1]]
-                joint = " " if text[inner:stop].strip() and after.strip() and not after.startswith(" ") else "\n"
+                joint = _joint(text[inner:stop], after)
             if end < len(text):
                 builder.add(joint, self.piece.at(end))
         return builder.build(self.piece.at(low))
@@ -279,7 +299,7 @@ class _Builder:
                 after = at
                 while after < high and text[after] in " \t\r\n":
                     after += 1
-                builder.add("\n" if text.count("\n", at, after) > 1 else " ", self.piece.at(at))
+                builder.add("\n" * (text.count("\n", at, after) - 1) or " ", self.piece.at(at))
                 at = after
             elif single and text.startswith("''", at):
                 builder.add("'", self.piece.at(at))

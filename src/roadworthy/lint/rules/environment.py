@@ -86,7 +86,7 @@ def _family(name: str) -> str:
 
 def _reaches(judge: Judge, variable: EnvVar) -> bool:
     """Whether the variable gets to a process, rather than being the script's own."""
-    if _SCRIPT_OWN.match(variable.name) or re.search(rf"\$\{{?{variable.name}\b", judge.text):
+    if _SCRIPT_OWN.match(variable.name) or re.search(rf"\$\{{?{re.escape(variable.name)}\b", judge.text):
         return False
     if variable.place != "shell" or variable.owner is not None:
         return True
@@ -94,7 +94,7 @@ def _reaches(judge: Judge, variable: EnvVar) -> bool:
         return True
     return bool(
         re.search(
-            rf"^[^#\n]*\b(?:export|declare\s+-x)\b[^#\n]*\b{variable.name}\b|^\s*set\s+-\w*a", judge.text, re.MULTILINE
+            rf"^[^#\n]*\b(?:export|declare\s+-x)\b[^#\n]*\b{re.escape(variable.name)}\b|^\s*set\s+-\w*a", judge.text, re.MULTILINE
         )
     )
 

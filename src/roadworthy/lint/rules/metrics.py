@@ -55,7 +55,7 @@ _KNOWN = frozenset({
 _FAMILIES = re.compile(
     r"(?:kv_offload|nixl|spec_decode|kv_block|kv_cache|estimated|mfu|flops|request|num_incoming|num_|router|lmcache)_?"
 )
-_SUFFIX = re.compile(r"_(?:total|bucket|sum|count|created)$")
+_SUFFIX = re.compile(r"(?:_(?:total|bucket|sum|count|created))+$")
 
 
 def check_metrics(judge: Judge) -> None:
