@@ -118,7 +118,7 @@ class EnvironmentCatalog:
                 owner=owner,
                 accepted=fact is not None,
                 reason=note.reason or (row.why if row else ""),
-                replacement=note.replacement or (row.emit if row and note.status != "real" else ""),
+                replacement=note.replacement or (row.instead if row and note.status != "real" else ""),
                 renamed_to=note.renamed_to,
                 source=note.source or (row.source if row else ""),
                 row_id=note.row_id,

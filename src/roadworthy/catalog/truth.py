@@ -45,6 +45,11 @@ class TruthRow:
     why: str
     source: str
 
+    @property
+    def instead(self) -> str:
+        """``emit`` as advice to a person who has the setting in a file."""
+        return self.emit.replace("Emit nothing", "Leave it out").replace("Drop them", "Leave it out")
+
 
 @lru_cache(maxsize=1)
 def truth_rows() -> Mapping[str, TruthRow]:
