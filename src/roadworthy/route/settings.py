@@ -21,7 +21,8 @@ class RoutingSettings:
 
     Args:
         ring_points: of one engine on the hash ring; 160 keep its share of sessions within some 8 % of even.
-        index_entries: prefixes remembered over all engines, the bound of the index's memory: some 200 bytes each.
+        index_entries: prefixes remembered over all engines, the bound of the index's memory: some 120 bytes each, and
+            some 400 where its engine publishes events.
         bytes_per_token: of a prompt, until answers' ``usage`` says better.
     """
 
