@@ -30,6 +30,7 @@ class KubernetesSpec:
         tenant_secret: secret that holds the tenants' keys.
         tls_secret: certificate of the HTTPS listener, of type ``kubernetes.io/tls``.
         topology_key: node label of one fast network domain; an engine's pods stay within one.
+        queue: LocalQueue of Kueue, which admits all pods of an engine or none.
     """
 
     namespace: str = "roadworthy"
@@ -54,3 +55,4 @@ class KubernetesSpec:
     gateway_replicas: int = 2
     host_name: str | None = None
     topology_key: str | None = None
+    queue: str | None = None

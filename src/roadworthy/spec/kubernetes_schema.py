@@ -171,5 +171,11 @@ KUBERNETES = Section(
             value=_key("a node label", "topology.kubernetes.io/rack"),
             doc="Node label of one fast network domain; all pods of an engine stay within one, alone.",
         ),
+        Field(
+            key="queue",
+            attribute="queue",
+            value=_label("gpus"),
+            doc="LocalQueue of Kueue: all pods of an engine are admitted together, or none. Left out, no gang admission.",
+        ),
     ),
 )

@@ -32,6 +32,7 @@ kubernetes:
   pod_memory: 512GiB
   host_name: llm.example.com
   topology_key: topology.kubernetes.io/rack
+  queue: gpus
 """
 )
 DOCUMENTS = {

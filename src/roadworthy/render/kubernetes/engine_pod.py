@@ -233,7 +233,7 @@ def pod_metadata(inputs: RenderInput, line: ServeLine, *, role: str) -> dict[str
         annotations["k8s.v1.cni.cncf.io/networks"] = said(
             networks, "kubernetes.networks: one secondary network for each NIC", source="k8s.rdma-missing"
         )
-    return {"labels": labels(inputs, ENGINE_COMPONENT, role=role), "annotations": annotations}
+    return {"labels": labels(inputs, ENGINE_COMPONENT, {"roadworthy/role": role}), "annotations": annotations}
 
 
 def probes() -> dict[str, Node]:

@@ -22,7 +22,7 @@ from roadworthy.render.kubernetes.engine_pod import (
     variables,
 )
 from roadworthy.render.kubernetes.engine_service import engine_service
-from roadworthy.render.kubernetes.objects import ENGINE_COMPONENT, head, literal, manifest_file, names_of
+from roadworthy.render.kubernetes.objects import ENGINE_COMPONENT, head, literal, manifest_file, names_of, queue_label
 from roadworthy.render.kubernetes.ray_image import RAY_VERSION, ray_dockerfile, ray_image
 from roadworthy.render.kubernetes.ray_service import ray_service_artifact
 from roadworthy.render.kubernetes.surroundings import surroundings
@@ -52,7 +52,7 @@ ray.init(address="auto", logging_level="ERROR")
 while ray.cluster_resources().get("GPU", 0) < {gpus}:
     time.sleep(5)
 PYTHON
-exec vllm "$@"
+exec "$@"
 """
 
 
@@ -77,7 +77,15 @@ def ray_cluster(inputs: RenderInput, line: ServeLine) -> Node:
     }
     name = _cluster_name(inputs, line)
     return {
-        **head(inputs, api=API, kind="RayCluster", name=name, component=ENGINE_COMPONENT, annotations=annotations),
+        **head(
+            inputs,
+            api=API,
+            kind="RayCluster",
+            name=name,
+            component=ENGINE_COMPONENT,
+            annotations=annotations,
+            more_labels=queue_label(inputs),
+        ),
         "spec": _cluster_spec(inputs, line, serves=True),
     }
 
@@ -147,11 +155,11 @@ def _head(inputs: RenderInput, line: ServeLine) -> Callable[[dict[str, Node]], d
         return {
             **shared,
             "command": said(
-                ["/bin/bash", "-ec", Text(text=literal(script)), "vllm"],
+                ["/bin/bash", "-ec", Text(text=literal(script)), "start"],
                 "Ray, then vLLM on a node with GPUs (else it takes small-GPU defaults); the script reads no argument",
                 source="ray.driver-node",
             ),
-            "args": arguments(inputs, line, WITHOUT_ADDRESS),
+            "args": ["vllm", *arguments(inputs, line, WITHOUT_ADDRESS)],
             "ports": [*http_port(line), *RAY_PORTS],
             **probes(),
         }

@@ -23,7 +23,7 @@ from roadworthy.render.kubernetes.engine_pod import (
     variables,
 )
 from roadworthy.render.kubernetes.engine_service import engine_service
-from roadworthy.render.kubernetes.objects import ENGINE_COMPONENT, head, literal, manifest_file, names_of
+from roadworthy.render.kubernetes.objects import ENGINE_COMPONENT, head, literal, manifest_file, names_of, queue_label
 from roadworthy.render.kubernetes.surroundings import surroundings
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def leader_worker_set(inputs: RenderInput) -> Node:
     return {
         **head(
             inputs, api=API, kind="LeaderWorkerSet", name=names.engine, component=ENGINE_COMPONENT,
-            annotations=annotations,
+            annotations=annotations, more_labels=queue_label(inputs),
         ),
         "spec": spec,
     }  # fmt: skip
@@ -170,8 +170,9 @@ def _remarks(inputs: RenderInput, lines: tuple[ServeLine, ...]) -> str:
                 "To keep a group within one fast network domain, set kubernetes.topology_key: it becomes the\n"
                 f"annotation {EXCLUSIVE}. It also keeps other groups out of it."
             )
-        remarks.append(
-            "Pods that are scheduled one by one can hold GPUs and wait for each other. Gang admission: the label\n"
-            "kueue.x-k8s.io/queue-name with Kueue, or the scheduler of Volcano or KAI."
-        )
+        if not inputs.deployment.kubernetes.queue:
+            remarks.append(
+                "Pods that are scheduled one by one can hold GPUs and wait for each other. Gang admission: set\n"
+                "kubernetes.queue (Kueue's LocalQueue), or use the scheduler of Volcano or KAI."
+            )
     return "\n".join(remark for remark in remarks if remark)

@@ -52,6 +52,7 @@ def head(
     name: str,
     component: str,
     annotations: Mapping[str, Node] | None = None,
+    more_labels: Mapping[str, Node] | None = None,
 ) -> dict[str, Node]:
     """``apiVersion``, ``kind`` and ``metadata`` of one object."""
     names = names_of(inputs)
@@ -61,16 +62,23 @@ def head(
         "metadata": {
             "name": name,
             "namespace": said(names.namespace, "kubernetes.namespace"),
-            "labels": labels(inputs, component),
+            "labels": labels(inputs, component, more_labels or {}),
             "annotations": {**original_names(inputs), **(annotations or {})},
         },
     }
 
 
-def labels(inputs: RenderInput, component: str, **more: str) -> Node:
+def queue_label(inputs: RenderInput) -> dict[str, Node]:
+    """Kueue's label, where the document names a queue."""
+    queue = inputs.deployment.kubernetes.queue
+    why = "kubernetes.queue: all pods are admitted together, or none; half an engine would hold GPUs idle"
+    return {"kueue.x-k8s.io/queue-name": said(queue, why, source="k8s.gang")} if queue else {}
+
+
+def labels(inputs: RenderInput, component: str, more: Mapping[str, Node] | None = None) -> Node:
     """Labels by which Services, policies and monitors find pods."""
-    found = {"app.kubernetes.io/part-of": "roadworthy", **selector(inputs, component)}
-    return said({**found, **{f"roadworthy/{key}": value for key, value in more.items()}}, "what selectors look for")
+    found: dict[str, Node] = {"app.kubernetes.io/part-of": "roadworthy", **selector(inputs, component)}
+    return said({**found, **(more or {})}, "what selectors look for")
 
 
 def selector(inputs: RenderInput, component: str) -> dict[str, Node]:

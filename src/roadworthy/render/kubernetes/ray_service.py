@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from roadworthy.render.at_start import AtStart
 from roadworthy.render.commented_yaml import Node, Text, said, yaml_text
 from roadworthy.render.kubernetes.engine_pod import model_folder
-from roadworthy.render.kubernetes.objects import ENGINE_COMPONENT, head, manifest_file, names_of
+from roadworthy.render.kubernetes.objects import ENGINE_COMPONENT, head, manifest_file, names_of, queue_label
 from roadworthy.render.kubernetes.ray_image import RAY_VERSION
 
 if TYPE_CHECKING:
@@ -39,7 +39,17 @@ def ray_service_artifact(inputs: RenderInput, line: ServeLine, *, cluster_spec: 
     name = names_of(inputs).engine
     return manifest_file(
         "rayservice.yaml",
-        {**head(inputs, api=API, kind="RayService", name=name, component=ENGINE_COMPONENT), "spec": spec},
+        {
+            **head(
+                inputs,
+                api=API,
+                kind="RayService",
+                name=name,
+                component=ENGINE_COMPONENT,
+                more_labels=queue_label(inputs),
+            ),
+            "spec": spec,
+        },
         header=_header(inputs),
         remarks="Not passed on, because Ray Serve LLM sets them or has its own server: "
         + ", ".join(sorted(NOT_PASSED)),

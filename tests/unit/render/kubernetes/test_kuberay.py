@@ -48,8 +48,8 @@ def test_the_head_starts_vllm_itself_and_the_annotation_lets_it() -> None:
     (cluster,) = clusters(V4_ON_32_H100, "TP8 DP4 EP32")
     head, worker = containers(cluster)
     assert cluster["metadata"]["annotations"]["ray.io/overwrite-container-cmd"] == "true"
-    assert 'exec vllm "$@"' in kubelet(head["command"][2])
-    assert head["args"][0] == "serve"
+    assert kubelet(head["command"][2]).endswith('exec "$@"\n')
+    assert head["args"][:2] == ["vllm", "serve"]
     assert "KUBERAY_GEN_RAY_START_CMD" in worker["command"][2]
     assert "args" not in worker
 
@@ -116,7 +116,7 @@ def test_the_heads_script_starts_ray_waits_for_every_gpu_and_hands_over_its_argu
         program = tmp_path / name
         program.write_text(f"#!/bin/sh\n{body}\n")
         program.chmod(0o755)
-    hostile = ["serve", "$(reboot)", "a b", '"; exit 1; "']
+    hostile = ["vllm", "serve", "$(reboot)", "a b", '"; exit 1; "']
     command = [kubelet(word) for word in head["command"]]
     done = subprocess.run(
         [*command, *hostile], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,

@@ -258,3 +258,13 @@ def test_the_original_names_are_kept_where_kubernetes_does_not_take_them() -> No
     found = group(LLAMA_ON_8_H100.replace("name: llama", "name: My Llama_8B.v1"))
     assert found["metadata"]["name"] == "my-llama-8b-v1-engine"
     assert found["metadata"]["annotations"]["roadworthy/deployment"] == "My Llama_8B.v1"
+
+
+def test_a_queue_admits_all_pods_of_an_engine_together() -> None:
+    found = group(V4_ON_32_H100 + kubernetes(queue="gpus"))
+    assert found["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "gpus"
+    assert "kueue.x-k8s.io/queue-name" not in group(V4_ON_32_H100)["metadata"]["labels"]
+    files = rendered("kuberay", render_input(V4_ON_32_H100 + kubernetes(queue="gpus")))
+    for name in ("raycluster.yaml", "rayservice.yaml"):
+        for one in yaml.safe_load_all(files[name].text):
+            assert one["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "gpus"
