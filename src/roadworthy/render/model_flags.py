@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from roadworthy.render.values import Emitted
     from roadworthy.spec.model import ModelSpec
 
+RECIPE_TRUSTS = "DeepSeek-V4-Pro"
+"""The V4 model whose recipe runs code of the checkpoint. vLLM has classes of its own and needs none."""
 HOPPER = 9
 """First number of the compute capability of H100, H200 and H20."""
 
@@ -25,7 +27,7 @@ def model_flags(model: ModelSpec, layout: Layout, gpu: Gpu) -> tuple[Emitted, ..
     hopper = gpu.compute_capability[0] == HOPPER
     flags: list[Emitted] = []
     if model.family == "deepseek_v4":
-        flags += _deepseek_v4()
+        flags += [*(_trusted() if model.id.startswith(RECIPE_TRUSTS) else ()), *_deepseek_v4()]
     elif model.family == "kimi_k3":
         flags += _kimi_k3(hopper=hopper)
     if layout.ep > 1:
@@ -41,7 +43,6 @@ def model_flags(model: ModelSpec, layout: Layout, gpu: Gpu) -> tuple[Emitted, ..
 
 def _deepseek_v4() -> list[Emitted]:
     return [
-        *_trusted(),
         flag("--tokenizer-mode", "deepseek_v4", "V4 encodes chats with its own code, not with a chat template",
               "vllm.reasoning-tool-parsers"),
         *_parsers("deepseek_v4"),

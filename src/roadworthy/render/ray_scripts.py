@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 RAY_PORT = 6379
 LOOPBACK = "127.0.0.1"
+FROM_THE_DAEMON = ("NCCL_", "GLOO_")
+"""Workers have these from the Ray of their own host, where the names of its NICs are right."""
 OBJECT_STORE_BYTES = 2 * 2**30
 """vLLM passes tensors by NCCL and its own queues; Ray's default would be 30 % of the host's memory."""
 
@@ -120,7 +122,8 @@ def ray_flag(name: str, value: Scalar, why: str, source: str = "") -> Emitted:
 
 def _serve(inputs: RenderInput, plan: Launch, line: ServeLine) -> Artifact:
     address = variable("RAY_ADDRESS", AtStart.RAY_ADDRESS, "this engine's Ray cluster and no other that runs here")
-    line = replace(line, variables=(address, *line.variables), known=_known(inputs, line, line.host))
+    own = tuple(one for one in line.variables if not one.name.startswith(FROM_THE_DAEMON))
+    line = replace(line, variables=(address, *own), known=_known(inputs, line, line.host))
     return Artifact(
         path=f"serve-{line.replica}.sh",
         text=engine_script(inputs, plan, line),

@@ -24,23 +24,10 @@ if [[ -z "${ROADWORTHY_NODE_ADDR:-}" ]]; then
   [[ -n "$ROADWORTHY_NODE_ADDR" ]] || die "no route to $ROADWORTHY_MASTER_ADDR: set ROADWORTHY_NODE_ADDR"
 fi
 
-# The interface of that address; NCCL and Gloo find each other through it.
-if [[ -z "${ROADWORTHY_INTERFACE:-}" ]]; then
-  own_ip="$(address_of "$ROADWORTHY_NODE_ADDR")" || die "$ROADWORTHY_NODE_ADDR is not known here"
-  ROADWORTHY_INTERFACE="$(ip -o addr show to "$own_ip" | awk 'NR == 1 { print $2 }')"
-  [[ -n "$ROADWORTHY_INTERFACE" ]] || die "no interface here has $ROADWORTHY_NODE_ADDR: set ROADWORTHY_INTERFACE"
-fi
-
 # this engine's Ray cluster and no other that runs here
 export RAY_ADDRESS="$ROADWORTHY_MASTER_ADDR:6379"
 # this host's own address; left to itself vLLM follows the default route
 export VLLM_HOST_IP="$ROADWORTHY_NODE_ADDR"
-# Gloo carries the coordination between hosts on the CPU side
-export GLOO_SOCKET_IFNAME="$ROADWORTHY_INTERFACE"
-# where NCCL's ranks find each other; '=' is an exact match, without it names that begin so match too
-export NCCL_SOCKET_IFNAME="=$ROADWORTHY_INTERFACE"
-# errors and the version, without the noise of INFO
-export NCCL_DEBUG=WARN
 # loading from shared storage outlasts the default of 600 s
 export VLLM_ENGINE_READY_TIMEOUT_S=3600
 # a step of long prompts through a pipeline may outlast the default of 300 s

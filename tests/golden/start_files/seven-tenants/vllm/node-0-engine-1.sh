@@ -52,8 +52,6 @@ args=(
   # about 73 requests in flight by Little's law; room for half as many again, up to a captured graph size; the
   # pool holds 1,697 of the workload's mean length; each also costs logits and graph memory
   --max-num-seqs 112
-  # as the recipe has it; it runs code of the checkpoint, so pin a revision or serve a checked folder
-  --trust-remote-code
   # V4 encodes chats with its own code, not with a chat template
   --tokenizer-mode deepseek_v4
   # parts the reasoning from the answer in responses
