@@ -12,6 +12,7 @@ import click
 from roadworthy.core.errors import EXIT_FINDINGS, EXIT_FINE, SpecError
 
 if TYPE_CHECKING:
+    from roadworthy.cli.plan_second_opinion import OpinionRow
     from roadworthy.cli.wiring import Planned
     from roadworthy.plan.values import LayoutPlan, Plan
 
@@ -28,10 +29,16 @@ if TYPE_CHECKING:
 @click.option("--all", "show_all", is_flag=True, help="Show every layout, and latency against throughput.")
 @click.option("--compare", metavar="SPEC_B", help="Plan a second document too, and show the two side by side.")
 @click.option("--html", type=click.Path(path_type=Path), help="Also write a report, one file that opens offline.")
+@click.option(
+    "--second-opinion",
+    is_flag=True,
+    help="Also ask aiconfigurator-core for the time per output token (needs the extra perf).",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(
-    spec: str, layout: str | None, queueing: bool, show_all: bool, compare: str | None, html: Path | None, as_json: bool
-) -> int:
+    spec: str, layout: str | None, queueing: bool, show_all: bool, compare: str | None, html: Path | None,
+    second_opinion: bool, as_json: bool,
+) -> int:  # fmt: skip
     """Say whether it fits, how to split it, and how many tokens and users it holds.
 
     SPEC is a deployment document (- reads standard input). Exit code 0: some layout fits, or may; 1: none does.
@@ -41,10 +48,15 @@ def command(
 
         require_writable(html)
     if compare is not None:
-        _refuse_with_compare(spec, compare, layout, show_all)
+        _refuse_with_compare(spec, compare, layout, show_all, second_opinion)
         return _compare(spec, compare, queueing=queueing, html=html, as_json=as_json)
+    if second_opinion:
+        from roadworthy.adapters.second_opinion import require_second_opinion
+
+        require_second_opinion()  # before minutes of simulation
     planned = _planned(spec, layout, queueing=queueing)
     needed = needed_words(planned)
+    opinions = _opinions(planned) if second_opinion else None
     if as_json:
         from roadworthy.cli.output import print_json
         from roadworthy.cli.plan_advice import objectives_needed, plan_options
@@ -57,10 +69,11 @@ def command(
                 queueing=planned.queueing,
                 options=plan_options(planned),
                 objectives_needed=objectives_needed(planned),
+                second_opinion=opinions,
             )
         )
     else:
-        _print(planned, needed, show_all)
+        _print(planned, needed, show_all, opinions)
     if html is not None:
         from roadworthy.cli.plan_html import plan_page
 
@@ -91,17 +104,30 @@ def needed_words(planned: Planned) -> str:
     return what_would_fit(planned.plan, planned.gpu, planned.deployment.cluster.gpus)
 
 
-def _print(planned: Planned, needed: str, show_all: bool) -> None:
+def _opinions(planned: Planned) -> tuple[OpinionRow, ...]:
+    from roadworthy.cli.plan_second_opinion import opinions_of
+
+    return opinions_of(planned)
+
+
+def _print(planned: Planned, needed: str, show_all: bool, opinions: tuple[OpinionRow, ...] | None) -> None:
     from roadworthy.cli.output import console
     from roadworthy.cli.plan_report import report
 
     screen = console()
     for part in report(planned, needed=needed, show_all=show_all):
         screen.print(part)
+    if opinions is not None:
+        from roadworthy.cli.plan_second_opinion import opinions_report
+
+        for part in opinions_report(opinions):
+            screen.print(part)
 
 
-def _refuse_with_compare(spec: str, other: str, layout: str | None, show_all: bool) -> None:
-    for name, given in (("--layout", layout is not None), ("--all", show_all)):
+def _refuse_with_compare(spec: str, other: str, layout: str | None, show_all: bool, second_opinion: bool) -> None:
+    for name, given in (
+        ("--layout", layout is not None), ("--all", show_all), ("--second-opinion", second_opinion),
+    ):  # fmt: skip
         if given:
             raise SpecError(
                 f"{name} together with --compare", hint=f"leave {name} out, or plan the documents one by one"

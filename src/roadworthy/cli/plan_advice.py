@@ -34,7 +34,7 @@ def warnings_report(best: LayoutPlan) -> Iterator[RenderableType]:
     if not best.warnings:
         return
     lines = [
-        _item(Text.assemble((warning.message, ""), (f"; {warning.mend}" if warning.mend else "", "bold")))
+        item(Text.assemble((warning.message, ""), (f"; {warning.mend}" if warning.mend else "", "bold")))
         for warning in best.warnings
     ]
     yield Group(Text("\nStart-up", style="bold yellow"), *lines)
@@ -63,7 +63,7 @@ def options_report(options: Sequence[PlanOption]) -> Iterator[RenderableType]:
     lines = []
     for option in options:
         title, settings, effects = option_words(option)
-        lines.append(_item(Text.assemble((title, "bold"), f" ({settings})" if settings else "", ": ", effects)))
+        lines.append(item(Text.assemble((title, "bold"), f" ({settings})" if settings else "", ": ", effects)))
     yield Group(Text("\nOptions", style="bold"), *lines)
 
 
@@ -94,7 +94,8 @@ def _shown(value: object) -> str:
     return format_count(value) if isinstance(value, int) else str(value)
 
 
-def _item(text: Text) -> Padding:
+def item(text: Text) -> Padding:
+    """One line of a list, its wrapped rest indented."""
     line = Table.grid(padding=(0, 1, 0, 0))
     line.add_row("-", text)
     return Padding(line, (0, 0, 0, 2))

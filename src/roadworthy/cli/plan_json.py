@@ -10,6 +10,7 @@ from roadworthy.plan.weights import checkpoint_totals
 
 if TYPE_CHECKING:
     from roadworthy.advise.queueing import Queueing, Simulated
+    from roadworthy.cli.plan_second_opinion import OpinionRow
     from roadworthy.plan.values import LayoutPlan, Plan, PlanOption
 
 
@@ -20,9 +21,10 @@ def plan_json(
     queueing: Queueing | None = None,
     options: Sequence[PlanOption] = (),
     objectives_needed: str = "",
+    second_opinion: Sequence[OpinionRow] | None = None,
 ) -> Mapping[str, object]:
     """Every layout, best first. ``needed`` says what would be needed where nothing fits; ``queueing`` is what the
-    order of the first layouts rests on, None when they were not simulated."""
+    order of the first layouts rests on, None when they were not simulated; ``second_opinion`` None when not asked."""
     totals = checkpoint_totals(plan.model)
     return {
         "model": plan.model.id,
@@ -39,6 +41,7 @@ def plan_json(
         "not_simulated": {layout.label: why for layout, why in queueing.skipped.items()} if queueing else {},
         "objectives_needed": objectives_needed,
         "options": options,
+        "second_opinion": second_opinion,
         "layouts": [layout_json(judged, queueing.of(judged) if queueing else None) for judged in plan.layouts],
     }
 
