@@ -12,12 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Union
 
-from roadworthy.render.values import Emitted
+from roadworthy.render.values import Emitted, SettingKind
 from roadworthy.spec.values import Scalar
 
 LINE_MAX = 120
 PLAIN = re.compile(r"(?:--)?[A-Za-z/][A-Za-z0-9_./-]*")
 PLAIN_KEY = re.compile(r"[A-Za-z/][A-Za-z0-9_./@-]*")
+VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
 NOT_A_STRING = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"})
 """Words that some YAML reader resolves to something else; all numbers are out by their first character."""
 ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
@@ -37,7 +38,8 @@ class Said:
     """A value with the reason for it, which covers what is inside the value too.
 
     Args:
-        name: what the setting is called where its place does not say it: a flag in a list of arguments.
+        name: what the setting is called where its place does not say it: a flag in a list of arguments, a variable.
+        shown: its value for ``render --explain`` where it is not this node: of a flag, the word that follows.
         source: id of a row of the truth table, or a short citation.
     """
 
@@ -45,11 +47,12 @@ class Said:
     why: str
     source: str = ""
     name: str = ""
+    shown: Scalar = None
 
 
-def said(value: Node, why: str, *, source: str = "", name: str = "") -> Said:
+def said(value: Node, why: str, *, source: str = "", name: str = "", shown: Scalar = None) -> Said:
     """``value`` with its reason; short because every manifest is full of them."""
-    return Said(value=value, why=why, source=source, name=name)
+    return Said(value=value, why=why, source=source, name=name, shown=shown)
 
 
 def yaml_text(*documents: Node, header: str = "") -> str:
@@ -85,9 +88,9 @@ def _settings(node: Node, path: str) -> Iterator[Emitted]:
     if isinstance(node, Said):
         name = node.name or path
         yield Emitted(
-            kind="flag" if name.startswith("--") else "field",
+            kind=_kind(name),
             name=name,
-            value=_shown(node.value),
+            value=node.shown if node.shown is not None or name.startswith("--") else _shown(node.value),
             why=node.why,
             source=node.source,
         )
@@ -98,6 +101,12 @@ def _settings(node: Node, path: str) -> Iterator[Emitted]:
     elif isinstance(node, Sequence) and not isinstance(node, str):
         for index, item in enumerate(node):
             yield from _settings(item, f"{path}[{_item_name(item, index)}]")
+
+
+def _kind(name: str) -> SettingKind:
+    if name.startswith("--"):
+        return "flag"
+    return "variable" if VARIABLE.fullmatch(name) else "field"
 
 
 def _item_name(item: Node, index: int) -> str:

@@ -81,14 +81,17 @@ def test_comments_cannot_leave_their_line() -> None:
 
 
 def test_settings_are_named_by_their_place_with_value_and_reason() -> None:
-    tree = {
-        "spec": {
-            "containers": [{"name": "vllm", "args": [said("--port", "where", name="--port")], "tty": said(True, "so")}]
-        }
+    container = {
+        "name": "vllm",
+        "args": [said("--port", "where", name="--port", shown=8000), "8000"],
+        "env": [{"name": "VLLM_PORT", "valueFrom": said({"x": "y"}, "so", name="VLLM_PORT", shown="of the pod")}],
+        "tty": said(True, "so"),
     }
+    tree = {"spec": {"containers": [container]}}
     found = [(one.kind, one.name, one.value, one.why) for one in settings_of(tree)]
     assert found == [
-        ("flag", "--port", "--port", "where"),
+        ("flag", "--port", 8000, "where"),
+        ("variable", "VLLM_PORT", "of the pod", "so"),
         ("field", "spec.containers[vllm].tty", True, "so"),
     ]
 

@@ -105,22 +105,20 @@ def arguments(inputs: RenderInput, line: ServeLine, spelling: Spelling) -> list[
 
 
 def _words(setting: Emitted, spelling: Spelling) -> list[Node]:
-    name = setting.name
+    name, why = setting.name, setting.why
     if name in spelling.flags:
         value = spelling.flags[name]
         spelt: tuple[str, ...] = () if value is None else (name, value)
     elif setting.value == AtStart.MASTER_ADDRESS:
         spelt = (name, spelling.master_address)
     elif name == "--host":
-        spelt = (name, "0.0.0.0")
-        return [
-            said(name, "the gateway calls from another pod; the network policy says who may", name=name), spelt[1],
-        ]  # fmt: skip
+        spelt, why = (name, "0.0.0.0"), "the gateway calls from another pod; the network policy says who may"
     else:
         spelt = tuple(literal(word) for word in words(setting))
     if not spelt:
         return []
-    return [said(spelt[0], setting.why, source=setting.source, name=name), *spelt[1:]]
+    shown = " ".join(spelt[1:]) or spelt[0].partition("=")[2] or None
+    return [said(spelt[0], why, source=setting.source, name=name, shown=shown), *spelt[1:]]
 
 
 def variables(inputs: RenderInput, line: ServeLine) -> list[Node]:
@@ -305,9 +303,13 @@ def _placement(inputs: RenderInput) -> dict[str, Node]:
 def _security(inputs: RenderInput, line: ServeLine) -> Node:
     added: list[Node] = []
     if uses_rdma(inputs, line):
-        added.append(said("IPC_LOCK", "RDMA registers memory, which locks it", source="k8s.ipc-lock", name="IPC_LOCK"))
+        added.append(
+            said("IPC_LOCK", "RDMA registers memory, which locks it", source="k8s.ipc-lock", name="capability IPC_LOCK")
+        )
     if any(setting.name == "--numa-bind" for setting in line.arguments):
-        added.append(said("SYS_NICE", "--numa-bind sets memory policies", source="k8s.ipc-lock", name="SYS_NICE"))
+        added.append(
+            said("SYS_NICE", "--numa-bind sets memory policies", source="k8s.ipc-lock", name="capability SYS_NICE")
+        )
     found: dict[str, Node] = {
         "allowPrivilegeEscalation": said(False, "never privileged: device plugins bring the devices"),
         "seccompProfile": {"type": said("RuntimeDefault", "the runtime's own filter of system calls")},

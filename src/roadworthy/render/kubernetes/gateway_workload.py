@@ -132,8 +132,9 @@ def _container(inputs: RenderInput) -> Node:
                 "--admin-host=0.0.0.0",
                 "probes and Prometheus reach the admin port, which has no key",
                 name="--admin-host",
+                shown="0.0.0.0",
             ),
-            said(f"--drain={DRAIN_S}", "streams in progress may end", name="--drain"),
+            said(f"--drain={DRAIN_S}", "streams in progress may end", name="--drain", shown=DRAIN_S),
         ],
         "ports": [
             {"name": "http", "containerPort": said(data, "OpenAI routes")},

@@ -104,14 +104,17 @@ def env(name: str, value: str, why: str, *, source: str = "") -> Node:
 
 
 def env_from_field(name: str, path: str, why: str, *, source: str = "") -> Node:
-    return {"name": name, "valueFrom": said({"fieldRef": {"fieldPath": path}}, why, source=source, name=name)}
+    return {
+        "name": name,
+        "valueFrom": said({"fieldRef": {"fieldPath": path}}, why, source=source, name=name, shown=path),
+    }
 
 
 def env_from_secret(name: str, secret: str, key: str, why: str, *, optional: bool = False) -> Node:
     reference: dict[str, Node] = {"name": secret, "key": key}
     if optional:
         reference["optional"] = said(True, "a public model needs none")
-    return {"name": name, "valueFrom": said({"secretKeyRef": reference}, why, name=name)}
+    return {"name": name, "valueFrom": said({"secretKeyRef": reference}, why, name=name, shown=f"{key} of {secret}")}
 
 
 def gibibytes(size_bytes: int) -> str:
