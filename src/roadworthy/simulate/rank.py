@@ -12,8 +12,7 @@ from roadworthy.advise.queueing import BEST_LAYOUTS, REQUESTS_MIN, SEED, Queuein
 from roadworthy.advise.ranking import distinct
 from roadworthy.advise.verdict import judge
 from roadworthy.core.errors import Infeasible, Unsupported
-from roadworthy.route.pick import least_load
-from roadworthy.simulate.run import simulate
+from roadworthy.simulate.run import routing_of, simulate
 
 if TYPE_CHECKING:
     from roadworthy.plan.values import Layout, LayoutPlan, Plan
@@ -79,7 +78,7 @@ def simulate_layout(
     run = simulate(
         configs,
         arrivals,
-        pick=least_load,
+        routing=routing_of(deployment, len(configs)),
         priorities={tenant.id: tenant.priority for tenant in deployment.tenants},
         progress=heard,
     )
