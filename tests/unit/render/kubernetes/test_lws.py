@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from roadworthy.render.at_start import AtStart
 from roadworthy.render.engine_lines import launch
 from roadworthy.render.kubernetes.objects import GIB
 from support.rendering import K3_ON_32_H200, LLAMA_ON_8_H100, TINY, V4_ON_32_H100, flags, render_input, rendered
@@ -206,6 +207,42 @@ def test_what_kubernetes_would_expand_stays_as_the_document_has_it(text: str) ->
         "containers"
     ][0]["args"]
     assert expanded(args[args.index("--served-model-name") + 1]) == text
+
+
+@pytest.mark.parametrize(
+    ("document", "layout"),
+    [
+        (V4_ON_32_H100, "TP8 DP4 EP32"),
+        (V4_ON_32_H100, "TP8 PP4"),
+        (V4_ON_32_H100 + "engine: {settings: {data_parallel_external_lb: true}}\n", "TP8 DP4 EP32"),
+        (K3_ON_32_H200, "TP8 DP4 EP32"),
+        (LLAMA_ON_8_H100, "8 x TP1"),
+    ],
+)
+def test_each_pod_starts_with_the_line_of_its_host(document: str, layout: str) -> None:
+    """What the kubelet makes of the template for each pod is the line that real vLLM's parser is asked about, except for
+    the address to listen on and the checkpoint's place."""
+    import re
+
+    inputs = render_input(document, layout)
+    lines = [line for line in launch(inputs).lines if line.replica == 0]
+    leader, worker = templates(document, layout)
+    for line in lines:
+        pod = {
+            "LWS_LEADER_ADDRESS": "the-leader", "LWS_GROUP_SIZE": str(len(lines)), "LWS_WORKER_INDEX": str(line.node_rank),
+        }  # fmt: skip
+        made = [
+            re.sub(
+                r"\$\$|\$\((\w+)\)", lambda found, pod=pod: "$" if found.group() == "$$" else pod[found.group(1)], word
+            )
+            for word in container(worker if line.node_rank else leader)["args"]
+        ]
+        wanted = ["the-leader" if word == AtStart.MASTER_ADDRESS else str(word) for word in line.argv]
+        for words in (made, wanted):
+            words[1] = "CHECKPOINT"
+            if "--host" in words:
+                words[words.index("--host") + 1] = "ANY"
+        assert made == wanted
 
 
 def expanded(text: str) -> str:
