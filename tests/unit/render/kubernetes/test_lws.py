@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -220,23 +221,20 @@ def test_what_kubernetes_would_expand_stays_as_the_document_has_it(text: str) ->
     ],
 )
 def test_each_pod_starts_with_the_line_of_its_host(document: str, layout: str) -> None:
-    """What the kubelet makes of the template for each pod is the line that real vLLM's parser is asked about, except for
-    the address to listen on and the checkpoint's place."""
-    import re
+    """What the kubelet makes of the template for each pod is the line that real vLLM's parser is asked about.
 
+    The address to listen on and the checkpoint's place differ.
+    """
     inputs = render_input(document, layout)
     lines = [line for line in launch(inputs).lines if line.replica == 0]
     leader, worker = templates(document, layout)
     for line in lines:
         pod = {
-            "LWS_LEADER_ADDRESS": "the-leader", "LWS_GROUP_SIZE": str(len(lines)), "LWS_WORKER_INDEX": str(line.node_rank),
-        }  # fmt: skip
-        made = [
-            re.sub(
-                r"\$\$|\$\((\w+)\)", lambda found, pod=pod: "$" if found.group() == "$$" else pod[found.group(1)], word
-            )
-            for word in container(worker if line.node_rank else leader)["args"]
-        ]
+            "LWS_LEADER_ADDRESS": "the-leader",
+            "LWS_GROUP_SIZE": str(len(lines)),
+            "LWS_WORKER_INDEX": str(line.node_rank),
+        }
+        made = [expanded(word, pod) for word in container(worker if line.node_rank else leader)["args"]]
         wanted = ["the-leader" if word == AtStart.MASTER_ADDRESS else str(word) for word in line.argv]
         for words in (made, wanted):
             words[1] = "CHECKPOINT"
@@ -245,11 +243,14 @@ def test_each_pod_starts_with_the_line_of_its_host(document: str, layout: str) -
         assert made == wanted
 
 
-def expanded(text: str) -> str:
-    """The kubelet's expansion: `$$` is a dollar, `$(NAME)` of a variable that is set its value."""
-    import re
+def expanded(text: str, pod: dict[str, str] | None = None) -> str:
+    """The kubelet's expansion: `$$` is a dollar, `$(NAME)` the value of a variable that is set, else left alone."""
+    known = pod or {}
 
-    return re.sub(r"\$\$|\$\(LWS_[A-Z_]+\)", lambda found: "$" if found.group() == "$$" else "EXPANDED", text)
+    def value(found: re.Match[str]) -> str:
+        return "$" if found.group() == "$$" else known.get(found.group(1), found.group())
+
+    return re.sub(r"\$\$|\$\((\w+)\)", value, text)
 
 
 def test_a_host_that_serves_its_own_ranks_is_reached_by_its_own_name() -> None:
