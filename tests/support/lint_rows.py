@@ -856,7 +856,7 @@ ROWS: dict[str, Row] = {
         silent=(_deployment(f"        - name: v\n          image: vllm/vllm-openai:v0.33.0\n          args: [--model, {V4}]\n          resources:\n            limits:\n              nvidia.com/gpu: 8\n"), _deployment("        - name: v\n          image: vllm/vllm-openai:v0.33.0\n          args: [--model, Qwen/Qwen3-8B]\n          resources:\n            limits:\n              nvidia.com/gpu: 1\n")),
     ),
     "proc.dynamic-k3-hosts": Row(
-        false=("# 4 x 8 H100\n" + serve("--data-parallel-size 4 --enable-expert-parallel --nnodes 4 --node-rank 0 --max-model-len 131072", K3).replace("--max-num-seqs 16", "@@--max-num-seqs 256"),),
+        false=("# 4 x 8 H100\n" + serve("--data-parallel-size 4 --enable-expert-parallel --nnodes 4 --node-rank 0 --max-model-len 131072", K3).replace("--max-num-seqs 16", "@@--max-num-seqs 512"),),
         silent=("# 4 x 8 H200\n" + serve("--data-parallel-size 4 --enable-expert-parallel --nnodes 4 --max-model-len 131072", K3), "# 8 x 8 H100\n" + serve("--data-parallel-size 8 --enable-expert-parallel --nnodes 8", K3)),
     ),
     "cmd.brief.v4-ray": Row(

@@ -102,8 +102,12 @@ def _walk(
         if not words:
             return
         program = basename(words[0])
-        if program in _SHELLS and (script := _shell_string(words)) is not None:
+        if program in _SHELLS and (at := _shell_string(words)) is not None:
+            script = words[at]
             found.scripts.append((script.piece, script))
+            words = words[at + 2 :]  # behind the script stand its $0 and its "$@"
+            if words and re.search(r"\$[@*]", script.value):
+                continue
             return
         rest = _wrapper(program, words, place, wrappers)
         if rest is None:
@@ -117,10 +121,11 @@ def _walk(
     found.invocations.append(_program(words, arity=arity, place=place, image=image, owner=owner, wrappers=wrappers))
 
 
-def _shell_string(words: list[Word]) -> Word | None:
+def _shell_string(words: list[Word]) -> int | None:
+    """Where the script of ``bash -c SCRIPT`` stands, None without one."""
     for index, word in enumerate(words[1:], 1):
         if _SHELL_COMMAND.match(word.value):
-            return words[index + 1] if index + 1 < len(words) else None
+            return index + 1 if index + 1 < len(words) else None
         if not word.value.startswith("-"):
             return None
     return None

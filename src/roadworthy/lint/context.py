@@ -93,7 +93,8 @@ class Context:
         self.mentions_vllm = "vllm" in lowered
         self.mentions_ray_install = bool(
             re.search(
-                r"ray\s+(?:start|status|job|up)\b|pip\S*\s+install[^\n]*\bray\b|rayproject/ray|^\s*import ray"
+                r"ray\s+(?:start|status|job|up)\b|\bRAY_ADDRESS=|pip\S*\s+install[^\n]*\bray\b|rayproject/ray"
+                r"|^\s*import ray"
                 r"|ray-llm|kind:\s*Ray",
                 reading.text,
                 re.MULTILINE,

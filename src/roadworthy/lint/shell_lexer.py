@@ -302,6 +302,11 @@ class _Lexer:
     def _expansion(self, builder: PieceBuilder, depth: int) -> bool:
         """``$x``, ``${x}``, ``$(x)`` or a backtick: kept as written; what runs inside becomes commands."""
         text, begin = self.text, self.index
+        if text.startswith("$$", begin) and re.match(r"[({@*A-Za-z_]", text[begin + 2 : begin + 3]):
+            # Kubernetes, Compose and systemd write $$ for the $ that the shell is to see.
+            builder.add_from(self.piece, begin, begin + 1)
+            self.index += 1
+            return self._expansion(builder, depth)
         if text.startswith("$'", begin):
             end = text.find("'", begin + 2)
             end = self.length if end < 0 else end

@@ -28,7 +28,7 @@ Form = Literal[
 ]
 
 _PYTHON = re.compile(
-    r"^(?:from\s+[\w.]+\s+import\s|import\s+\w|(?:async\s+)?def\s+\w+\(.*|class\s+\w+.*:\s*$|@\w+|\w+\s*=\s*\w+\()",
+    r"^(?:from\s+[\w.]+\s+import\s|import\s+\w|(?:async\s+)?def\s+\w+\(.*|class\s+\w+.*:\s*$|\w+\s*=\s*\w+\()",
     re.MULTILINE,
 )
 _PYTHON_STRONG = re.compile(r"^(?:from\s+[\w.]+\s+import\s|import\s+[\w.]+(?:\s+as\s+\w+)?\s*$)", re.MULTILINE)
@@ -76,13 +76,23 @@ def form_of(text: str) -> Form:
         return "limits"
     if _NGINX.search(text) and ";" in text:
         return "nginx"
-    if re.search(r"^\s*```", text, re.MULTILINE) and re.search(r"^#{1,4} ", text, re.MULTILINE):
+    if _is_markdown(text, said):
         return "markdown"
     if any(is_cron_line(line) for line in said) and all(is_cron_line(line) or ENV_LINE.match(line) for line in said):
         return "crontab"
     if all(ENV_LINE.match(line) for line in said) and not any(_needs_shell(line) for line in said):
         return "env"
     return "shell"
+
+
+def _is_markdown(text: str, said: list[str]) -> bool:
+    """Headings, and fences, tables or sentences with `words` in them."""
+    if not re.search(r"^#{1,4} \S", text, re.MULTILINE):
+        return False
+    if re.search(r"^\s*```", text, re.MULTILINE) or re.search(r"^\|(?:\s*:?-+:?\s*\|)+\s*$", text, re.MULTILINE):
+        return True
+    prose = sum(bool(re.search(r"[a-z]{2,}[.,:]$|\s`[^`$]+`[\s,.)]", line)) for line in said)
+    return prose * 2 > len(said) and not any(re.match(r"(?:export|set|if|for|exec|vllm|ray)\s", line) for line in said)
 
 
 def _needs_shell(line: str) -> bool:

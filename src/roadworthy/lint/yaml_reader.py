@@ -286,7 +286,9 @@ class _Walk:
 
     def _flag_map(self, value: Item, *, fragment: bool) -> None:
         flags: list[Flag] = []
-        model: Word | None = None
+        beside = value.parent.get("model_loading_config") if value.parent is not None else None
+        named = (beside.get("model_source") or beside.get("model_id")) if beside is not None else None
+        model: Word | None = named.word() if named is not None and named.kind == "text" else None
         for key, given in value.entries:
             name = normal_name("--" + key.value)
             if name in ("--model", "--model-tag") and given.kind == "text":

@@ -18,7 +18,10 @@ from roadworthy.lint.values import Layout, Word
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 HOLE = "\ue000"
-_TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}", re.DOTALL)
+_TEMPLATE = re.compile(
+    r"\{\{(?!\s*(?:\$(?:labels|value|externalLabels|external)|humanize|query|printf)\b).*?\}\}|\{%.*?%\}|\{#.*?#\}",
+    re.DOTALL,
+)
 _ESCAPES = {
     "n": "\n",
     "t": "\t",
@@ -145,7 +148,9 @@ def mask_templates(text: str) -> tuple[str, list[int]]:
         line_end = len(text) if line_end < 0 else line_end
         around = text[line_start : match.start()] + text[match.end() : line_end]
         alone = not _TEMPLATE.sub("", around).strip() or match.group().startswith(("{%", "{#"))
-        filler = " " if alone or re.match(r"\{\{-?\s*(?:(?:if|else|end|range|with|define)\b|/\*)", match.group()) else HOLE
+        filler = (
+            " " if alone or re.match(r"\{\{-?\s*(?:(?:if|else|end|range|with|define)\b|/\*)", match.group()) else HOLE
+        )
         return re.sub(r"[^\r\n]", filler, match.group())
 
     return _TEMPLATE.sub(mask, text), places
@@ -178,7 +183,7 @@ def _documents(text: str, piece: Piece, result: YamlText, skip: int) -> int | No
 
 
 def _joint(line: str, after: str) -> str:
-    """What a line end of a folded block stands for: a blank, nothing before empty lines, itself around indented ones."""
+    """What a line end of a folded block stands for: a blank, nothing before empty lines, itself by indented ones."""
     if not line.strip() or line.startswith((" ", "\t")) or after.startswith((" ", "\t")):
         return "\n"
     return " " if after.strip() else ""
@@ -238,7 +243,7 @@ class _Builder:
         return Piece(str(node.value), ((0, self.piece.at(low)),))
 
     def _indented(self, node: Any, low: int, high: int) -> Piece:
-        """A block scalar. With an indentation indicator the first line may be deeper than the block: try until it fits."""
+        """A block scalar; with an indentation indicator its first line may be deeper than the block: try until it fits."""
         folded = node.style == ">"
         found = self._block(low, high, folded=folded)
         header = re.compile(r"[|>][+-]?\d").match(self.text, low)

@@ -94,7 +94,9 @@ def _reaches(judge: Judge, variable: EnvVar) -> bool:
         return True
     return bool(
         re.search(
-            rf"^[^#\n]*\b(?:export|declare\s+-x)\b[^#\n]*\b{re.escape(variable.name)}\b|^\s*set\s+-\w*a", judge.text, re.MULTILINE
+            rf"^[^#\n]*\b(?:export|declare\s+-x)\b[^#\n]*\b{re.escape(variable.name)}\b|^\s*set\s+-\w*a",
+            judge.text,
+            re.MULTILINE,
         )
     )
 
@@ -390,6 +392,9 @@ def _without(judge: Judge, variable: EnvVar, option: str, *, alone: bool) -> tup
 # -- what reaches Ray's workers
 
 
+_OF_THE_FABRIC = ("NCCL_IB_", "NCCL_SOCKET_", "NCCL_NET", "NCCL_CROSS_NIC", "NCCL_ALGO", "NCCL_PROTO")
+
+
 def _propagation(judge: Judge) -> None:
     reading, context = judge.reading, judge.context
     ray = [one for one in reading.servers() if context.uses_ray(one)]
@@ -397,7 +402,12 @@ def _propagation(judge: Judge) -> None:
     if ray and not starts and reading.kind == "shell":
         for variable in reading.env:
             exported = variable.owner is None or variable.place == "shell"
-            if variable.name.startswith(("NCCL_", "GLOO_")) and exported and variable.place == "shell":
+            if (
+                variable.name.startswith(_OF_THE_FABRIC)
+                and exported
+                and variable.place == "shell"
+                and not variable.dynamic
+            ):
                 judge.report(
                     "env.ray-propagation",
                     variable.start,

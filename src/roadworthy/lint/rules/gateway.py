@@ -47,15 +47,16 @@ def _envoy(judge: Judge, document: Item, item: Item) -> None:
     endpoints = sum(
         len(one.items) for one in document.walk() if one.key is not None and one.key.value == "lb_endpoints"
     )
-    if endpoints > 1:
+    if endpoints > 1 or _by_name(document):
         return
-    named = any(
-        one.value in ("STRICT_DNS", "EDS", "LOGICAL_DNS")
-        for one in document.walk()
-        if one.key is not None and one.key.value == "type"
-    )
-    if item.key is not None and not (endpoints == 1 and named and (judge.context.options.endpoints or 0) > 1):
+    if item.key is not None:
         judge.report("gw.session-affinity", item.key.start, "hash_policy", reason=_ONE if endpoints == 1 else _MAYBE)
+
+
+def _by_name(document: Item) -> bool:
+    """Whether hosts come from names or a control plane: then each may stand for several."""
+    kinds = ("STRICT_DNS", "EDS", "LOGICAL_DNS")
+    return any(one.value in kinds for one in document.walk() if one.key is not None and one.key.value == "type")
 
 
 def _unknown(judge: Judge, item: Item) -> None:

@@ -373,15 +373,17 @@ _TEXTS: tuple[tuple[str, re.Pattern[str], str], ...] = (
 )
 
 
+_ECN_PATH = re.compile(r"/sys/class/net/(mlx5_\d+|ib\w*)/ecn/|/sys/class/net/(?![A-Z]+/)\S+/ecn/roce_[nr]p/enable/\d")
+"""Switches of ECN; a name in capitals stands for an interface in a text."""
+
+
 def _texts(judge: Judge) -> None:
     for rule, pattern, reason in _TEXTS:
         for match in judge.found(pattern):
             line = judge.reading.lines.line(match.start())
             if not any(one.rule == rule and one.line == line for one in judge.problems):
                 judge.report(rule, match.start(), match.group(), reason=reason)
-    for match in judge.found(
-        re.compile(r"/sys/class/net/(mlx5_\d+|ib\w*)/ecn/|/sys/class/net/\S+/ecn/roce_[nr]p/enable/\d")
-    ):
+    for match in judge.found(_ECN_PATH):
         infiniband = (
             judge.context.options.link_layer == "infiniband"
             or match.group(1)

@@ -59,7 +59,7 @@ def check_kubernetes(judge: Judge) -> None:
         multi = _spans_nodes(judge, document, kind)
         for pod in pods:
             _pod(judge, pod, multi)
-        _object(judge, document, kind, pods)
+        _object(judge, document, kind, pods, multi)
         for item in document.walk():
             if item.kind == "map":
                 _anywhere(judge, item)
@@ -455,7 +455,7 @@ def _ray_version(judge: Judge, key: Item, value: Item) -> None:
         )
 
 
-def _object(judge: Judge, document: Item, kind: str, pods: list[Pod]) -> None:
+def _object(judge: Judge, document: Item, kind: str, pods: list[Pod], multi: bool) -> None:
     kind_key = document.key_of("kind")
     at = kind_key.start if kind_key is not None else document.start
     if kind == "RayCluster":
@@ -472,7 +472,8 @@ def _object(judge: Judge, document: Item, kind: str, pods: list[Pod]) -> None:
                 reason="It creates an idle Ray cluster: nothing in it starts vLLM, there is no Service and no"
                 " readiness of port 8000.",
             )
-        _gang(judge, document, at)
+        if multi:
+            _gang(judge, document, at)
         _head(judge, document, inside)
         for image in judge.reading.images:
             if (

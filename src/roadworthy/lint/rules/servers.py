@@ -150,8 +150,10 @@ def _trust_remote_code(judge: Judge, invocation: Invocation, flag: Flag) -> None
         return
     if judge.context.follows_recipe(invocation):
         return
-    reason = "Runs code out of the checkpoint's repository as it is on the day of the start; vLLM needs none for"
-    " V4-Pro or K3."
+    reason = (
+        "Runs code out of the checkpoint's repository as it is on the day of the start; vLLM needs none for V4-Pro or"
+        " K3."
+    )
     if not name:
         reason += " The model is not given here: a local, checked folder would be fine."
     judge.report(
@@ -619,7 +621,7 @@ def _headroom(judge: Judge, invocation: Invocation, degrees: Degrees) -> None:
     world = degrees.world
     if judge.context.gpu != "H100" or world is None or not 8 < world <= 32:
         return
-    limits = (("--max-num-seqs", 32), ("--max-model-len", 65536))
+    limits = (("--max-num-seqs", 255), ("--max-model-len", 131072))
     for name, most in limits:
         flag = invocation.flag(name)
         value = flag.value if flag is not None else None
@@ -628,9 +630,11 @@ def _headroom(judge: Judge, invocation: Invocation, degrees: Degrees) -> None:
                 "proc.dynamic-k3-hosts",
                 flag.word.start,
                 flag.text,
-                reason=f"On {world} H100 K3's weights take about 59 of 80 GB of each GPU; this asks for more context than that"
+                reason=f"On {world} H100 K3's weights take about 59 of 80 GB of each GPU; this asks for more"
+                f" context than that"
                 " surely leaves room for.",
-                replacement="what `roadworthy plan` says fits; the recipe starts with --max-num-seqs 5 and --max-model-len 32768",
+                replacement="what `roadworthy plan` says fits; the recipe starts with --max-num-seqs 5 and"
+                " --max-model-len 32768",
             )
             return
 
