@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Literal
 
 from roadworthy.catalog.models import known_models
 from roadworthy.core.errors import Infeasible
-from roadworthy.plan.eplb import IGNORING_FAMILIES
 from roadworthy.render.at_start import AtStart
 from roadworthy.render.emit import flag
 from roadworthy.render.engine_environment import engine_variables
@@ -22,6 +21,7 @@ from roadworthy.render.flag_check import require_flags
 from roadworthy.render.model_flags import model_flags
 from roadworthy.render.numa import numa_flags
 from roadworthy.render.placement import EnginePlace, place_engines
+from roadworthy.render.unusable import why_unusable
 from roadworthy.spec.values import looks_like_a_path
 
 if TYPE_CHECKING:
@@ -47,7 +47,6 @@ _OURS = frozenset(
 _PLACED = frozenset({"master_port", "data_parallel_rpc_port", "numa_bind", "shutdown_timeout"})
 """Settings of the document that a line takes up in a place of its own."""
 _BALANCERS = ("data_parallel_external_lb", "data_parallel_hybrid_lb")
-_EPLB = ("enable_eplb", "eplb_config")
 _ENGINE_DEFAULTS = {"enable_prefix_caching": True, "mamba_ssm_cache_dtype": "auto", "kv_cache_dtype": "auto"}
 """What vLLM does anyway; a line without them says the same."""
 
@@ -324,19 +323,17 @@ def _left_out(inputs: RenderInput, place: EnginePlace, backend: Backend) -> Iter
             yield flag(_dashed(name), None, setting.why, "plan")
         elif not given and setting.value == _ENGINE_DEFAULTS.get(name):
             yield from _spelt(name, setting.value, f"the engine does it anyway: {setting.why}", "plan")
-        elif given and (why := _why_unused(name, inputs, place, backend)):
+        elif given and (why := _why_unused(name, setting.value, inputs, place, backend)):
             yield from _spelt(name, setting.value, why, "engine.settings")
 
 
-def _why_unused(name: str, inputs: RenderInput, place: EnginePlace, backend: Backend) -> str:
+def _why_unused(name: str, value: Scalar, inputs: RenderInput, place: EnginePlace, backend: Backend) -> str:
     """Why a setting of the document has no place on these lines; empty when it has one."""
     if name in _OURS:
         return "follows from the place of each host, so the document's own value is not used"
     if name in _BALANCERS and _balancing(inputs, place, backend) == "internal":
         return "the data-parallel ranks of this engine have one endpoint: there is one host to serve on"
-    if name in _EPLB and inputs.model.family in IGNORING_FAMILIES:
-        return f"{inputs.model.id} takes no part in expert load balancing; the engine would accept it without effect"
-    return ""
+    return why_unusable(name, value, inputs)
 
 
 def _dashed(name: str) -> str:
