@@ -2,7 +2,8 @@
 
 Reads one JSON list of ``{"arguments": ["serve", MODEL, …], "config": PATH_OF_A_CONFIG_JSON, "gpus": 8}`` and prints one
 list of ``{"accepted": bool, "message": str}`` in the same order. MODEL is replaced by a folder that holds that
-config.json and a stand-in tokenizer, since no weights are here. Each line runs in a child of its own.
+config.json and a stand-in tokenizer, since no weights are here; a line without ``config`` meets the parser only, the
+others run in a child of their own.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ REASONING_MARKS = ("<think>", "</think>", "<|open|>", "<|close|>", "<|sep|>")
 def checked(lines: list[dict[str, Any]], parsers: Any) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory(prefix="vllm-probe-") as scratch:
         os.environ["VLLM_CACHE_ROOT"] = scratch
-        return [in_child(line, Path(scratch), parsers) for line in lines]
+        return [(in_child if "config" in line else one)(line, Path(scratch), parsers) for line in lines]
 
 
 def in_child(line: dict[str, Any], scratch: Path, parsers: Any) -> dict[str, Any]:
@@ -51,7 +52,10 @@ def one(line: dict[str, Any], scratch: Path, parsers: Any) -> dict[str, Any]:
     noise = io.StringIO()
     try:
         with contextlib.redirect_stderr(noise), contextlib.redirect_stdout(noise):
-            build(with_model(line["arguments"], checkpoint(Path(line["config"]), scratch)), line.get("gpus"), parsers)
+            args = parsed(line["arguments"], parsers)
+            if "config" in line:
+                args.model = args.model_tag = str(checkpoint(Path(line["config"]), scratch))
+                build(args, line.get("gpus", stand_in_gpu.GPUS))
     except SystemExit:  # argparse printed why
         said = [text for text in noise.getvalue().splitlines() if "error:" in text]
         return {"accepted": False, "message": short(said[-1] if said else noise.getvalue(), scratch)}
@@ -60,36 +64,30 @@ def one(line: dict[str, Any], scratch: Path, parsers: Any) -> dict[str, Any]:
     return {"accepted": True, "message": ""}
 
 
-def build(arguments: list[str], gpus: int | None, parsers: Any) -> None:
-    """What ``vllm serve`` does up to the first worker."""
+def parsed(arguments: list[str], parsers: Any) -> Any:
+    """The line through the parser and the checks that follow it at once."""
     whole, _, command = parsers
-    stand_in_gpu.set_gpus(gpus or stand_in_gpu.GPUS)
+    if arguments[:1] != ["serve"]:
+        raise ValueError("the line does not begin with `serve`")
     args = whole.parse_args(arguments)
     command.validate(args)
-    if args.model_tag is not None:
-        args.model = args.model_tag
-    headless = bool(args.headless)
-    if headless and args.api_server_count:
+    if args.headless and args.api_server_count:
         raise ValueError(f"--api-server-count={args.api_server_count} cannot be used with --headless")
+    return args
+
+
+def build(args: Any, gpus: int) -> None:
+    """What ``vllm serve`` does from there up to the first worker."""
     import vllm
     from vllm.usage.usage_lib import UsageContext
-
-    engine = vllm.AsyncEngineArgs.from_cli_args(args)
-    config = engine.create_engine_config(usage_context=UsageContext.OPENAI_API_SERVER, headless=headless)
-    if headless and engine.data_parallel_hybrid_lb:
-        raise ValueError("data_parallel_hybrid_lb is not applicable in headless mode")
     from vllm.v1.executor import Executor
 
+    stand_in_gpu.set_gpus(gpus)
+    engine = vllm.AsyncEngineArgs.from_cli_args(args)
+    config = engine.create_engine_config(usage_context=UsageContext.OPENAI_API_SERVER, headless=bool(args.headless))
+    if args.headless and engine.data_parallel_hybrid_lb:
+        raise ValueError("data_parallel_hybrid_lb is not applicable in headless mode")
     Executor.get_class(config)
-
-
-def with_model(arguments: list[str], folder: Path) -> list[str]:
-    """The same line with the folder in the place of the model, wherever the line names it."""
-    if len(arguments) < 2 or arguments[0] != "serve":
-        raise ValueError("the line does not begin with `serve MODEL`")
-    if arguments[1].startswith("-"):
-        return [arguments[0], str(folder), *arguments[1:]]
-    return [arguments[0], str(folder), *arguments[2:]]
 
 
 def checkpoint(config: Path, scratch: Path) -> Path:
@@ -149,7 +147,7 @@ def main() -> None:
     import vllm.model_executor.models.registry as registry
 
     registry._run_in_subprocess = lambda inspect: inspect()  # the stand-ins are in this process only
-    for architecture in {name for line in lines for name in architectures(Path(line["config"]))}:
+    for architecture in {name for line in lines if "config" in line for name in architectures(Path(line["config"]))}:
         with contextlib.suppress(Exception):  # a line that needs it says what is wrong
             registry.ModelRegistry.models[architecture].inspect_model_cls()
     json.dump(checked(lines, parsers), stdout)
