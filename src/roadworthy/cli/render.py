@@ -74,6 +74,8 @@ def target_names(asked: Sequence[str]) -> tuple[str, ...]:
     from roadworthy.render.targets import TARGETS, target
 
     wanted = [name for text in asked for name in text.split(",") if name]
+    if not wanted:
+        raise SpecError("--target: no name in it, wanted one of " + ", ".join([*TARGETS, "all"]))
     if "all" in wanted:
         return tuple(TARGETS)
     for name in wanted:

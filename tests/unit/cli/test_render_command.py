@@ -113,6 +113,11 @@ def test_a_target_that_is_not_there_is_told_with_the_nearest(tiny: Path, tmp_pat
     assert refused.value.hint == "did you mean systemd?"
 
 
+def test_a_target_without_a_name_is_refused(tiny: Path, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="--target"):
+        render(tiny, "--target", ",", "--out", tmp_path)
+
+
 def test_a_folder_is_wanted_unless_only_explaining(tiny: Path) -> None:
     for arguments in (["--target", "vllm"], ["--target", "vllm", "--explain", "--diff"]):
         with pytest.raises(SpecError, match="--out"):
