@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from roadworthy.gateway.data.body import NEVER_PASSED, Body, read_body, with_fields
+from roadworthy.gateway.data.body import NEVER_PASSED, Body, read_body
 from roadworthy.gateway.data.errors import BadRequest
 from roadworthy.gateway.data.routes import ROUTES
 
@@ -180,10 +180,6 @@ def test_no_route_lets_a_steering_field_through(path: str) -> None:
 def test_a_value_that_stays_is_never_written_anew() -> None:
     data = b'{"priority":1, "model" : "m", "temperature" : 1.50e0 , "user":"\\u00e9\\/"}'
     assert read_completion(data).forward == b'{"model":"m","temperature":1.50e0,"user":"\\u00e9\\/"}'
-
-
-def test_fields_are_put_in_front_wherever_the_object_begins() -> None:
-    assert with_fields(b' \n{"model":"m"}', b'"a":1,') == b' \n{"a":1,"model":"m"}'
 
 
 def test_the_body_is_checked_against_its_own_routes_list() -> None:

@@ -18,7 +18,7 @@ from roadworthy.gateway.data.errors import BadRequest
 from roadworthy.gateway.data.routes import GRAMMARS, LISTS, TEXTS
 
 if TYPE_CHECKING:
-    from roadworthy.gateway.data.routes import Message, Route
+    from roadworthy.gateway.data.routes import Route
 
 NEVER_PASSED = frozenset(
     {
@@ -34,6 +34,8 @@ tests: the allow-lists in ``routes`` leave them out."""
 TEMPLATE_KEYS = frozenset({"enable_thinking", "thinking", "reasoning_effort"})
 """What of ``chat_template_kwargs`` passes: switches that model cards document. Others reach template code."""
 
+_LIST, _OBJECT = b"[{"
+
 LONGEST_SESSION_BYTES = 256
 
 _PLACE = re.compile(r"^(.*?)(?: - at `\$\.([A-Za-z0-9_]+)([^`]*)`)?$", re.DOTALL)
@@ -45,18 +47,15 @@ _WORD = re.compile("|".join(rf"(?<!\w){re.escape(word)}(?!\w)" for word in _PLAI
 _decode_raw = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
-class Body(msgspec.Struct, kw_only=True, gc=False):
+class Body(msgspec.Struct, gc=False):
     """A checked body. ``forward`` is what the engine gets: the client's bytes untouched unless fields in ``dropped``
-    had to go. ``messages`` are empty where the route has none. ``session_id`` is what the body says of the conversation
-    it belongs to, for routing alone."""
+    had to go. ``session_id`` is what the body says of the conversation it belongs to, for routing alone."""
 
     model: str
     stream: bool
     max_tokens: int | None
     forward: bytes
     dropped: tuple[str, ...] = ()
-    messages: tuple[Message, ...] | list[Message] = ()
-    prompt: bytes = b""
     previous_response_id: str | None = None
     session_id: str | None = None
 
@@ -86,38 +85,42 @@ def read_body(route: Route, data: bytes, *, remote_media: bool = False) -> Body:
         raise _not_json(error) from error
     if not fields.model:
         raise BadRequest("model is missing", code="invalid_model", param="model", hint="GET /v1/models lists the names")
-    template = getattr(fields, "chat_template_kwargs", UNSET)
+    template = fields.chat_template_kwargs
     if template is not UNSET:
         data, more = _without_unknown_switches(data, bytes(template))
         dropped += more
-    prompt = _check_slow(route, fields, remote_media=remote_media)
-    messages = getattr(fields, "messages", ())
-    for message in messages:
-        if (raw := memoryview(message.content)) and raw[0] == 0x5B:  # [ - parts, which may hold media
+    for name in route.slow_checks:
+        if (value := getattr(fields, name)) is not UNSET:
+            _check_slow(name, value, remote_media=remote_media)
+    for message in fields.messages:
+        if (raw := memoryview(message.content)) and raw[0] == _LIST:  # parts, which may hold media
             content.check_parts(message.content, "messages", remote_media=remote_media)
+    most_tokens = fields.max_completion_tokens
+    if most_tokens is None:
+        most_tokens = fields.max_tokens
+        if most_tokens is None:
+            most_tokens = fields.max_output_tokens
+    if session_id is None and (fields.prompt_cache_key is not UNSET or fields.user is not UNSET):
+        session_id = _session(fields)
     return Body(
-        model=fields.model,
-        stream=bool(getattr(fields, "stream", False)),
-        max_tokens=_max_tokens(fields),
-        forward=data,
-        dropped=dropped,
-        messages=messages,
-        prompt=prompt,
-        previous_response_id=getattr(fields, "previous_response_id", None),
-        session_id=session_id or _session(fields),
+        fields.model, fields.stream is True, most_tokens, data, dropped, fields.previous_response_id, session_id
     )
 
 
-def with_fields(data: bytes, fields: bytes) -> bytes:
-    """``data``, a JSON object with at least one field, with ``fields`` (such as ``b'"a":1,'``) put in front."""
-    at = data.index(b"{") + 1
-    return b"%b%b%b" % (data[:at], fields, data[at:])
+def _check_slow(name: str, value: Raw, *, remote_media: bool) -> None:
+    """Size of a list or a grammar, and media."""
+    if name in GRAMMARS:
+        content.check_grammar(value, name)
+    elif memoryview(value)[0] in (_LIST, _OBJECT):
+        if name in LISTS:
+            content.check_length(value, name, LISTS[name])
+        if name in TEXTS:
+            content.check_parts(value, name, remote_media=remote_media)
 
 
 def _session(fields: Any) -> str | None:
     """What OpenAI's fields say of requests that belong together, the narrower one first."""
-    for name in ("prompt_cache_key", "user"):
-        raw = getattr(fields, name, UNSET)
+    for raw in (fields.prompt_cache_key, fields.user):
         if raw is not UNSET and (text := _short_text(raw)):
             return text
     return None
@@ -130,36 +133,6 @@ def _short_text(raw: Raw) -> str | None:
     if 2 < len(view) <= LONGEST_SESSION_BYTES + 2 and view[0] == 0x22:
         return str(view[1:-1], "utf-8", "replace")
     return None
-
-
-def _max_tokens(fields: Any) -> int | None:
-    for name in ("max_completion_tokens", "max_tokens", "max_output_tokens"):
-        value: int | None = getattr(fields, name, None)
-        if value is not None:
-            return value
-    return None
-
-
-def _check_slow(route: Route, fields: Any, *, remote_media: bool) -> bytes:
-    """Sizes of lists and grammars, and media, of the fields that are there; answers the prompt's raw bytes."""
-    prompt = b""
-    for name in route.slow_checks:
-        value = getattr(fields, name)
-        if value is UNSET:
-            continue
-        raw = memoryview(value)
-        first = raw[0]
-        if name in GRAMMARS:
-            content.check_grammar(value, name)
-        elif first == 0x22:  # a plain string
-            prompt = prompt or bytes(raw)
-        elif first in (0x5B, 0x7B):
-            prompt = prompt or bytes(raw)
-            if name in LISTS:
-                content.check_length(value, name, LISTS[name])
-            if name in TEXTS:
-                content.check_parts(value, name, remote_media=remote_media)
-    return prompt
 
 
 def _check_utf8(data: bytes) -> None:

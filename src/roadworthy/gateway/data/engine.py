@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from roadworthy.gateway.data.stream import EventGate
     from roadworthy.gateway.endpoints import Endpoint
 
+LARGE_BYTES = 16 * 1024
+"""Bodies above it are sent beside their head instead of copied behind it."""
+
 _EVENT_END = b"\n\n\r\n"
 _LAST_CHUNK = b"0\r\n\r\n"
 _SIZE_LINE = re.compile(rb"([0-9a-f]{1,7})\r\n")
@@ -100,13 +103,13 @@ class EngineConnection(asyncio.Protocol):
 
     # what the exchange calls
 
-    def send(self, exchange: Exchange, head: bytes, body: bytes) -> None:
+    def send(self, exchange: Exchange, head: bytes, body: bytes | memoryview) -> None:
         """Send one request; ``exchange`` gets the answer."""
         assert self._transport is not None
         self._reset()
         self.exchange = exchange
         self.last_byte_s = self.sent_s = self._now_s()
-        if len(body) > 16384:
+        if len(body) > LARGE_BYTES:
             self._transport.writelines((head, body))
         else:
             self._transport.write(head + body)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from roadworthy.core.errors import Refused
 from roadworthy.gateway.data import errors
 from roadworthy.gateway.data.answers import MethodNotAllowed
-from roadworthy.gateway.data.body import read_body, with_fields
+from roadworthy.gateway.data.body import read_body
 from roadworthy.gateway.data.client import ClientConnection
 from roadworthy.gateway.data.exchange import Exchange
 from roadworthy.gateway.data.record import RequestRecord
@@ -190,7 +190,6 @@ class DataPlane:
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         parts.clear()
         body = read_body(route, data, remote_media=self._remote_media)
-        forward = with_fields(body.forward, principal.salt_field) if route.salted else body.forward
         engine_url = None
         if body.previous_response_id is not None:
             engine_url = self._holder(body.previous_response_id, principal, "previous_response_id")
@@ -200,7 +199,8 @@ class DataPlane:
                 max_tokens=body.max_tokens, session_id=head.session_id or body.session_id,
                 request_id=request.id.decode("ascii"),
             ),
-            operation=route.operation, path=head.path, body=forward, stream=body.stream, engine_url=engine_url,
+            operation=route.operation, path=head.path, body=body.forward, stream=body.stream, engine_url=engine_url,
+            fields=principal.salt_field if route.salted else b"",
             response_ids=self._response_ids if route.operation == "responses" else None,
             trace=self._trace(request),
         )  # fmt: skip

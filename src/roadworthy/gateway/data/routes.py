@@ -8,7 +8,7 @@ an engine. Fields whose size decides what a request costs are typed, so that one
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
@@ -32,6 +32,20 @@ MAX_LOGPROBS = 20
 """vLLM's own ``max_logprobs``. Below zero would ask for the whole vocabulary."""
 
 _Optional = UnsetType | None
+
+
+class Fields(msgspec.Struct, gc=False):
+    """What the gateway reads of a body, for routes that do not take the field; a route's own fields go before."""
+
+    stream: ClassVar[bool | None] = None
+    max_tokens: ClassVar[int | None] = None
+    max_completion_tokens: ClassVar[int | None] = None
+    max_output_tokens: ClassVar[int | None] = None
+    messages: ClassVar[tuple[Message, ...]] = ()
+    chat_template_kwargs: ClassVar[Raw | UnsetType] = UNSET
+    previous_response_id: ClassVar[str | None] = None
+    prompt_cache_key: ClassVar[Raw | UnsetType] = UNSET
+    user: ClassVar[Raw | UnsetType] = UNSET
 
 
 class Message(msgspec.Struct, gc=False):
@@ -145,7 +159,7 @@ def _route(path: str, operation: Operation, *, salted: bool = False, **more: Any
     if operation == "text_completion":
         typed["logprobs"] = _Logprobs | None
     columns = [(name, typed[name] if name in typed else Raw | UnsetType, _preset(name)) for name in names]
-    body = msgspec.defstruct(f"{operation}_body", columns, forbid_unknown_fields=True, gc=False)
+    body = msgspec.defstruct(f"{operation}_body", columns, bases=(Fields,), forbid_unknown_fields=True, gc=False)
     slow = tuple(name for name in names if name in TEXTS or name in LISTS or name in GRAMMARS)
     return Route(
         path=path, method="POST", operation=operation, salted=salted, decode=msgspec.json.Decoder(body).decode,

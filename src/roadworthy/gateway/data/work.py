@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from roadworthy.gateway.data.body import with_fields
-
 if TYPE_CHECKING:
     from roadworthy.gateway.data.request import Request
     from roadworthy.gateway.data.response_ids import ResponseIds
@@ -17,14 +15,26 @@ class Work:
     """One request, read and admitted.
 
     Args:
-        body: complete, but for the id of a stored response.
+        body: as it is passed on, but for what is put in front of its fields.
+        fields: put there, such as ``b'"cache_salt":"...",'``.
         engine_url: the only engine that can do it, because it holds what is asked for; None for any.
         response_ids: makes the id of the response, which names its engine; None where the engine keeps none.
         io_wait_s: what a trusted caller said it waited for.
         trace: trace and span id of ours, as in ``traceparent``; empty where nothing is traced.
     """
 
-    __slots__ = ("body", "engine_url", "io_wait_s", "operation", "path", "response_ids", "route", "stream", "trace")
+    __slots__ = (
+        "body",
+        "engine_url",
+        "fields",
+        "io_wait_s",
+        "operation",
+        "path",
+        "response_ids",
+        "route",
+        "stream",
+        "trace",
+    )
 
     def __init__(
         self,
@@ -34,6 +44,7 @@ class Work:
         path: str,
         body: bytes,
         stream: bool,
+        fields: bytes = b"",
         engine_url: str | None = None,
         response_ids: ResponseIds | None = None,
         io_wait_s: float | None = None,
@@ -43,19 +54,25 @@ class Work:
         self.operation = operation
         self.path = path
         self.body = body
+        self.fields = fields
         self.stream = stream
         self.engine_url = engine_url
         self.response_ids = response_ids
         self.io_wait_s = io_wait_s
         self.trace = trace
 
-    def for_engine(self, endpoint: Endpoint, request: Request) -> tuple[bytes, bytes]:
-        """Head and body for ``endpoint``: our framing and our headers, none of the client's but the trace."""
-        body = self.body
+    def for_engine(self, endpoint: Endpoint, request: Request) -> tuple[bytes, bytes | memoryview]:
+        """Head and body for ``endpoint``, to be sent one after the other: our framing and our headers, none of the
+        client's but the trace. The head has the body's first bytes in it, so that a long body need not be copied."""
+        body, fields = self.body, self.fields
         if self.response_ids is not None:
             response_id = self.response_ids.make(self.route.tenant_id, endpoint.url, request.id)
-            body = with_fields(body, b'"request_id":"%b",' % response_id)
-        trace = b"traceparent: %b\r\n" % request.trace if request.trace is not None else b""
+            fields += b'"request_id":"%b",' % response_id
+        more = b"traceparent: %b\r\n" % request.trace if request.trace is not None else b""
         if endpoint.publishes:
-            trace += b"X-Session-ID: %b\r\n" % request.id
-        return endpoint.head(request.head.method, self.path) % (len(body), request.id, trace), body
+            more += b"X-Session-ID: %b\r\n" % request.id
+        head = endpoint.head(request.head.method, self.path) % (len(body) + len(fields), request.id, more)
+        if not fields:
+            return head, body
+        at = body.index(b"{") + 1
+        return b"%b%b%b" % (head, body[:at], fields), memoryview(body)[at:]
