@@ -27,7 +27,7 @@ PARTS = (*COMPARED, *ALONE)
 DOCUMENT = ROOT / "examples" / "bench-gateway.yaml"
 
 GOVERNED = {"weight": 2, "rpm": 100_000_000, "tpm": 1_000_000_000_000, "concurrency": 4096}
-"""Limits that are all counted and never reached."""
+"""Limits that are all counted and never reached; the governed gateway also writes its access log."""
 
 
 def say(text: str) -> None:
@@ -63,7 +63,16 @@ def peers(ports: Ports, options: argparse.Namespace, folder: Path, core: int) ->
         found.append(stack.enter_context(roadworthy(plain, ports.gateway, core=core, folder=folder)))
         if "governed" not in options.without:
             found.append(
-                stack.enter_context(roadworthy(governed, ports.governed, core=core, folder=folder, name="governed"))
+                stack.enter_context(
+                    roadworthy(
+                        governed,
+                        ports.governed,
+                        core=core,
+                        folder=folder,
+                        name="governed",
+                        arguments=("--access-log", str(folder / "access.jsonl")),
+                    )
+                )
             )
         yield found
 

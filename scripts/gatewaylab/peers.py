@@ -61,13 +61,15 @@ class Ports:
         return Ports(engines=tuple(port + by for port in self.engines), **values)
 
 
-def wait_for(name: str, port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    """Return once a completion through ``port`` succeeds."""
+def wait_for(
+    name: str, port: int, process: subprocess.Popen[bytes], log: Path, *, timeout: float = 2, **options: float | str
+) -> None:
+    """Return once a completion through ``port`` succeeds; ``options`` are the load generator's."""
 
     def served() -> bool:
         if process.poll() is not None:
             raise LabError(f"{name} ended with {process.returncode}: {log.read_text(errors='replace')[-1500:]}")
-        return status_of(port) == 200 and load(port, core=None, requests=1, timeout=2)["ok"] == 1
+        return status_of(port) == 200 and load(port, core=None, requests=1, timeout=timeout, **options)["ok"] == 1
 
     if not wait_until(served, SERVES_WITHIN_S, every_s=0.1):
         raise LabError(f"{name} does not serve within {SERVES_WITHIN_S:g} s: {log.read_text(errors='replace')[-1500:]}")

@@ -93,6 +93,16 @@ def outcomes(admin: int) -> dict[str, int]:
     return dict(found)
 
 
+def log_endings(path: Path, wanted: dict[str, int]) -> dict[str, int]:
+    """How the requests of the access log ended; waits for what the metrics count, since lines come in batches."""
+
+    def read() -> dict[str, int]:
+        return dict(Counter(str(json.loads(line)["ending"]) for line in path.read_text().splitlines()))
+
+    wait_until(lambda: read() == wanted, 5, every_s=0.2)
+    return read()
+
+
 def status(admin: int) -> dict[str, Any]:
     with urllib.request.urlopen(f"http://127.0.0.1:{admin}/api/status", timeout=10) as answer:
         value: dict[str, Any] = json.load(answer)
@@ -223,7 +233,13 @@ def main(seconds: float, out: Path | None) -> int:
             *ports, control, gateway, admin = free_ports("127.0.0.1", 7)
             with (
                 engines(ports, control, core=None, log=folder / "engine.log") as lab,
-                roadworthy(document(folder, ports, gateway, admin), gateway, core=None, folder=folder) as peer,
+                roadworthy(
+                    document(folder, ports, gateway, admin),
+                    gateway,
+                    core=None,
+                    folder=folder,
+                    arguments=("--access-log", str(folder / "access.jsonl")),
+                ) as peer,
             ):
                 lab.calm()
                 before = quiet_descriptors(peer)
@@ -234,10 +250,13 @@ def main(seconds: float, out: Path | None) -> int:
                     results = {key: finish_load(process) for key, process in processes.items()}
                 if not wait_until(lambda: settled(admin, lab), SETTLE_S, every_s=0.1):
                     raise LabError(f"requests are left: {status(admin)['in_flight']} at the gateway, {lab.state()}")
+                told = log_endings(folder / "access.jsonl", outcomes(admin))
                 counted = {key: value - first.get(key, 0) for key, value in outcomes(admin).items()}
                 # connections to engines that nobody uses are closed after some seconds
                 wait_until(lambda: quiet_descriptors(peer) <= before, SETTLE_S, every_s=0.1)
                 problems, figures = judge(samples, before, quiet_descriptors(peer), results, counted, lab)
+                if told != outcomes(admin):
+                    problems.append(f"the access log has {told}, the metrics count {outcomes(admin)}")
             words = (folder / "roadworthy.log").read_text(errors="replace")
             if "Traceback" in words:
                 problems.append(f"the gateway wrote: {words[-1500:]}")

@@ -6,9 +6,10 @@
  *        [--stream 1] [--chunks LOW:HIGH] [--body-bytes N] [--key KEY] [--model NAME] [--fresh 1]
  *        [--leave-share P]             that share of requests is left, in any phase, by reset or by close
  *        [--slow N --slow-bytes R]     N of the connections read at most R bytes a second (0: not at all)
- *        [--timeout S] [--drain S] [--seed N] [--session 1]
+ *        [--timeout S] [--drain S] [--seed N] [--session 1] [--echo 0]
  *
- * SIGTERM ends it at once, with its report.
+ * The engine repeats a request's id, and an answer without it is a wrong one; `--echo 0` for engines that do not.
+ * SIGTERM ends it at once, with its report; SIGUSR1 once what is in progress has ended.
  *
  * Samples are of requests sent after the warm-up; counts are of all. Run beside tools/loadlab's engine, whose stamps
  * it reads: `transit_s` is what lies between client and engine, there and back, the engine's own time left out. */
@@ -29,7 +30,7 @@
 enum { READ_BYTES = 1 << 16, SLOW_TICKS_PER_S = 20 };
 
 struct options {
-    int port, connections, stream, chunks_low, chunks_high, body_bytes, fresh, slow, session;
+    int port, connections, stream, chunks_low, chunks_high, body_bytes, fresh, slow, session, echo;
     long requests, seed;
     double duration_s, warmup_s, ramp_s, rate, leave_share, slow_bytes, timeout_s, drain_s;
     const char *key, *model;
@@ -38,10 +39,10 @@ struct options {
 struct totals totals;
 static struct options options = {
     .port = 19000, .connections = 1, .chunks_low = 100, .chunks_high = 100, .body_bytes = 300, .timeout_s = 30,
-    .drain_s = 30, .key = "sk-bench", .model = "fake-model",
+    .drain_s = 30, .key = "sk-bench", .model = "fake-model", .echo = 1,
 };
 static int epoll, busy;
-static volatile sig_atomic_t stopping; /* by SIGTERM: report what there is and end */
+static volatile sig_atomic_t stopping, finishing;
 static struct timers timers;
 static struct connection *connections;
 static struct connection **idle; /* open loop: those that wait for a request */
@@ -77,7 +78,7 @@ static void disconnect(struct connection *connection) {
 }
 
 static int may_start(uint64_t at_ns) {
-    return !stopping && at_ns < stop_ns && (!options.requests || totals.started < options.requests);
+    return !finishing && at_ns < stop_ns && (!options.requests || totals.started < options.requests);
 }
 
 /* The request is over, in whatever way: go on with the next one. */
@@ -198,7 +199,7 @@ static void finish(struct connection *connection, uint64_t at_ns) {
     int close_it = answer->close;
     totals.statuses[answer->status]++;
     if (answer->status != 200) {
-    } else if (!answer->ours && !answer->error_seen) totals.wrong_answers++;
+    } else if (options.echo && !answer->ours && !answer->error_seen) totals.wrong_answers++;
     else if (answer->error_seen) totals.error_events++;
     else if (answer->stream && !answer->done_seen) totals.no_done++;
     else {
@@ -303,9 +304,9 @@ static void due(struct timer *timer) {
     } else failed(connection, &totals.timed_out);
 }
 
-static void stop(int number) {
-    (void)number;
-    stopping = 1;
+static void told_to_end(int number) {
+    if (number == SIGTERM) stopping = 1;
+    finishing = 1;
 }
 
 static void run(void) {
@@ -370,7 +371,8 @@ static void read_option(const char *name, const char *value) {
         {.name = "port", .whole = &options.port}, {.name = "connections", .whole = &options.connections},
         {.name = "stream", .whole = &options.stream}, {.name = "body-bytes", .whole = &options.body_bytes},
         {.name = "fresh", .whole = &options.fresh}, {.name = "slow", .whole = &options.slow},
-        {.name = "session", .whole = &options.session}, {.name = "requests", .big = &options.requests},
+        {.name = "session", .whole = &options.session}, {.name = "echo", .whole = &options.echo},
+         {.name = "requests", .big = &options.requests},
         {.name = "seed", .big = &options.seed}, {.name = "duration", .real = &options.duration_s},
         {.name = "warmup", .real = &options.warmup_s}, {.name = "ramp", .real = &options.ramp_s},
         {.name = "rate", .real = &options.rate}, {.name = "leave-share", .real = &options.leave_share},
@@ -397,7 +399,8 @@ static void read_option(const char *name, const char *value) {
 
 int main(int count, char **arguments) {
     prepare_process();
-    signal(SIGTERM, stop);
+    signal(SIGTERM, told_to_end);
+    signal(SIGUSR1, told_to_end);
     if (count % 2 == 0) fail("options come as --name value");
     for (int at = 1; at + 1 < count; at += 2) read_option(arguments[at], arguments[at + 1]);
     if (options.connections < 1 || options.slow > options.connections) fail("--connections %d", options.connections);
