@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Literal
 
 from roadworthy.route.affinity import home, load_bound, session_place
 from roadworthy.route.lanes import in_lane
-from roadworthy.route.prefix import matched_bytes
 from roadworthy.route.values import Decision
 
 if TYPE_CHECKING:
@@ -24,6 +23,10 @@ KV_FULL_RATIO = 0.98
 """Above this an engine preempts or queues whatever it is given (facts: ops, section 1.1, critical above 0.98)."""
 
 _BEHIND_ALL = 1 << 40
+_AT_BOUND, _POOL_FULL = float(1 << 44), float(1 << 48)
+"""Costs above all that prompts and loads can be, one above the other."""
+
+_AT_HOME = "session: at home there"
 
 NONE_HEALTHY = "no engine is healthy: trying one anyway"
 
@@ -140,40 +143,43 @@ def _by_affinity(
     outcome: Literal["routed", "rerouted"],
     reasons: tuple[str, ...],
 ) -> Decision:
-    """Weigh what each engine saves of the prompt against its load; no engine at its bound is taken."""
-    settings = state.settings
-    weights = settings.weights
+    """Weigh what each engine saves of the prompt against its load; one at its bound comes after all that are not, one
+    whose KV pool is full after all."""
+    settings, known = state.settings, state.known
+    weights, keys = settings.weights, request.prefix_keys
     loads = [one.in_flight + one.waiting for one in engines]
-    total, floor = sum(loads), settings.load_floor
-    bound = load_bound(total, len(engines), load_factor=settings.load_factor, load_floor=floor)
-    prefix_bound = load_bound(total, len(engines), load_factor=settings.prefix_load_factor, load_floor=floor)
-    keys = request.prefix_keys
-    tokens_per_byte = request.prompt_tokens / request.prompt_bytes if request.prompt_bytes else 0.0
+    total, count, floor = sum(loads), len(engines), settings.load_floor
+    bound = load_bound(total, count, load_factor=settings.load_factor, load_floor=floor)
+    prefix_bound = load_bound(total, count, load_factor=settings.prefix_load_factor, load_floor=floor)
 
-    home_url = first_url = ""
+    at_home = first = -1
     if request.session_id and state.sessions:
-        by_ring = {state.ring_index(one.url): load for one, load in zip(engines, loads, strict=True)}
-        place = session_place(request.tenant_id, request.session_id)
-        at_home, first = home(state.ring, place, by_ring, bound)
-        home_url, first_url = state.ring.names[at_home], state.ring.names[first]
-
-    # for the session policy alone a home below its bound is always worth more than any load
+        by_ring = {known[one.url].ring_index: load for one, load in zip(engines, loads, strict=True)}
+        at_home, first = home(state.ring, session_place(request.tenant_id, request.session_id), by_ring, bound)
+    # for the session policy alone a home below its bound is worth more than any load
     home_saves_tokens = weights.session_ratio * request.prompt_tokens if state.prefixes else float(_BEHIND_ALL)
+    tokens_per_byte = request.prompt_tokens / request.prompt_bytes if keys else 0.0
 
     best: EndpointView | None = None
-    best_rank: tuple[bool, bool, float, int] | None = None
-    best_matched = most_matched = 0
     most: EndpointView | None = None
+    best_cost_tokens, best_matched, most_matched, best_is_home = 0.0, 0, 0, False
     for one, load in zip(engines, loads, strict=True):
-        kv = one.kv_usage_ratio
-        matched = matched_bytes(state.matched(one.url, keys)) if keys else 0
-        saved_tokens = matched * tokens_per_byte
-        if one.url == home_url:
-            saved_tokens = max(saved_tokens, home_saves_tokens)
+        mine, kv = known[one.url], one.kv_usage_ratio
+        matched = mine.index.matched_bytes(keys) if keys else 0
+        saved_tokens, is_home = matched * tokens_per_byte, mine.ring_index == at_home
+        if is_home and saved_tokens < home_saves_tokens:
+            saved_tokens = home_saves_tokens
         cost_tokens = load * weights.load_tokens + kv * weights.kv_tokens - saved_tokens
-        rank = (kv > KV_FULL_RATIO, load >= (prefix_bound if matched else bound), cost_tokens, one.last_dispatch)
-        if best_rank is None or rank < best_rank:
-            best, best_rank, best_matched = one, rank, matched
+        if load >= (prefix_bound if matched else bound):
+            cost_tokens += _AT_BOUND
+        if kv > KV_FULL_RATIO:
+            cost_tokens += _POOL_FULL
+        if (
+            best is None
+            or cost_tokens < best_cost_tokens
+            or (cost_tokens == best_cost_tokens and one.last_dispatch < best.last_dispatch)
+        ):
+            best, best_cost_tokens, best_matched, best_is_home = one, cost_tokens, matched, is_home
         if matched > most_matched:
             most, most_matched = one, matched
     assert best is not None  # there are two engines or more
@@ -181,12 +187,13 @@ def _by_affinity(
     if best_matched:
         by = "prefix"
         reasons = (*reasons, f"prefix: {best_matched} of {request.prompt_bytes} bytes should be held there")
-    elif best.url == home_url:
+    elif best_is_home:
         by = "session"
-        reasons = (*reasons, "session: at home there")
+        reasons = (*reasons, _AT_HOME)
     if most is not None and best_matched < most_matched:
         reasons = (*reasons, _yielded("prefix", most, f"holds {most_matched} bytes", prefix_bound))
-    if first_url and first_url != best.url and (first_url != home_url or home_url != best.url):
+    if first >= 0 and known[best.url].ring_index != first:
+        first_url = state.ring.names[first]
         first_engine = next(one for one in engines if one.url == first_url)
         reasons = (*reasons, _yielded("session", first_engine, "is its home", bound))
     return Decision(outcome=outcome, endpoint=best.url, reasons=reasons, by=by, matched_bytes=best_matched)

@@ -114,6 +114,11 @@ class EngineIndex:
                 return count
         return len(keys)
 
+    def matched_bytes(self, keys: Sequence[int]) -> int:
+        """How many bytes of a prompt with these keys the engine should hold."""
+        count = self.matched(keys)
+        return BOUNDS_BYTES[count - 1] if count else 0
+
     def add(self, keys: Sequence[int]) -> None:
         """A prompt with these keys was computed there, or is about to be."""
         held = self._keys

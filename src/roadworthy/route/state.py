@@ -47,7 +47,7 @@ class Placement:
         self.known = known  # keys that the engine was supposed to hold before
 
 
-class _Engine:
+class KnownEngine:
     """What is remembered of one engine."""
 
     __slots__ = ("confirmations", "events_live", "index", "ring_index")
@@ -70,7 +70,7 @@ class RoutingState:
         self._long_lane = settings.long_lane
         self._assumed_bytes_per_token = settings.bytes_per_token
         self.plain: dict[str, Decision] = {}  # by engine: routed by load, with nothing to say
-        self._engines: dict[str, _Engine] = {}
+        self.known: dict[str, KnownEngine] = {}
         self._capacity_tokens: dict[str, int] = {}
         self._bytes_per_token: OrderedDict[str, float] = OrderedDict()
         self._salts: OrderedDict[tuple[str, str], int] = OrderedDict()
@@ -84,15 +84,15 @@ class RoutingState:
         """These are the engines from now on; what is known of those that stay is kept."""
         names = tuple(dict.fromkeys(urls))
         entries = max(1, self.settings.index_entries // max(1, len(names)))
-        engines: dict[str, _Engine] = {}
+        engines: dict[str, KnownEngine] = {}
         for at, url in enumerate(names):
-            engine = self._engines.get(url)
+            engine = self.known.get(url)
             if engine is None:
-                engine = _Engine(at, entries)
+                engine = KnownEngine(at, entries)
             engine.ring_index = at
             engine.index.entries = entries
             engines[url] = engine
-        self._engines = engines
+        self.known = engines
         self.plain = {url: Decision(outcome="routed", endpoint=url) for url in names}
         self.ring = Ring(names, points=self.settings.ring_points)
         self._seen = None
@@ -105,9 +105,6 @@ class RoutingState:
                 self.set_engines(names)
             self._seen = endpoints
 
-    def ring_index(self, url: str) -> int:
-        return self._engines[url].ring_index
-
     def capacity(self, url: str, kv_tokens: int) -> None:
         """The engine's KV pool holds so many tokens; the index forgets what no longer fits in it."""
         self._capacity_tokens[url] = kv_tokens
@@ -115,7 +112,7 @@ class RoutingState:
 
     def engine_gone(self, url: str) -> None:
         """The engine stopped or restarted: it holds nothing."""
-        engine = self._engines.get(url)
+        engine = self.known.get(url)
         if engine is not None:
             engine.index.clear()
             engine.confirmations.clear()
@@ -137,7 +134,7 @@ class RoutingState:
         size, start = len(body), prompt_start(body)
         tokens = int((size - start) / self._bytes_per_token.get(model, self._assumed_bytes_per_token))
         keys: tuple[int, ...] = ()
-        if size - start >= STEP_BYTES and self.prefixes and len(self._engines) > 1:  # one engine: nothing to choose
+        if size - start >= STEP_BYTES and self.prefixes and len(self.known) > 1:  # one engine: nothing to choose
             keys = prefix_keys(body, self._salt(tenant_id, model), start)
         long_lane = self._long_lane
         return RouteRequest(
@@ -155,13 +152,13 @@ class RoutingState:
 
     def matched(self, url: str, keys: Sequence[int]) -> int:
         """How many of a prompt's keys the engine at ``url`` should hold."""
-        return self._engines[url].index.matched(keys)
+        return self.known[url].index.matched(keys)
 
     def dispatched(self, request: RouteRequest, url: str) -> Placement:
         """``request`` goes to the engine at ``url``; what the engine will hold of it is remembered at once, so that
         requests right behind it with the same beginning follow."""
         known = 0
-        engine = self._engines.get(url)
+        engine = self.known.get(url)
         keys = request.prefix_keys
         if engine is not None and keys:
             known = engine.index.matched(keys)
@@ -178,7 +175,7 @@ class RoutingState:
         request, url = placement.request, placement.url
         if request.lane == "long":
             self.long_prompts.ended(url)
-        engine = self._engines.get(url)
+        engine = self.known.get(url)
         keys = request.prefix_keys
         if not answered:
             prompt_tokens = None
@@ -216,7 +213,7 @@ class RoutingState:
 
     def kv_live(self, url: str, live: bool) -> None:
         """The engine's events are received from now on, or no longer are."""
-        engine = self._engines.get(url)
+        engine = self.known.get(url)
         if engine is not None:
             engine.events_live = live
             if not live:
@@ -226,42 +223,42 @@ class RoutingState:
     def kv_stored(
         self, url: str, request_id: str | None, parent: int | None, blocks: Sequence[int], block_tokens: int
     ) -> None:
-        engine = self._engines.get(url)
+        engine = self.known.get(url)
         if engine is not None:
             engine.confirmations.stored(request_id, parent, blocks, block_tokens)
 
     def kv_removed(self, url: str, blocks: Sequence[int]) -> None:
-        engine = self._engines.get(url)
+        engine = self.known.get(url)
         if engine is not None:
             engine.confirmations.removed(blocks)
 
     def kv_dropped(self, url: str) -> None:
         """The engine has dropped its whole cache and goes on."""
-        engine = self._engines.get(url)
+        engine = self.known.get(url)
         if engine is not None:
             engine.index.clear()
             engine.confirmations.dropped()
 
     def kv_missed(self, url: str) -> None:
         """Some events were lost: what was confirmed is supposition again."""
-        engine = self._engines.get(url)
+        engine = self.known.get(url)
         if engine is not None:
             engine.confirmations.clear()
 
     def kv_confirmed(self, url: str) -> tuple[int, int, int]:
         """Keys whose blocks are known now, and how many were ever confirmed and refuted."""
-        known = self._engines[url].confirmations
+        known = self.known[url].confirmations
         return len(known), known.confirmed_total, known.refuted_total
 
     def held_bytes(self, url: str) -> int:
         """Bytes of prompts that the engine at ``url`` should hold."""
-        return self._engines[url].index.held_bytes
+        return self.known[url].index.held_bytes
 
     # within
 
     def _fit(self, url: str) -> None:
         """Bound the index by the engine's pool, unless the engine itself tells what it drops."""
-        engine, tokens = self._engines.get(url), self._capacity_tokens.get(url)
+        engine, tokens = self.known.get(url), self._capacity_tokens.get(url)
         if engine is None:
             return
         if tokens is None or engine.events_live:
