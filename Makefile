@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 MAKEFLAGS += --no-print-directory
 
-.PHONY: demo test check lint bench-twin bench-gateway soak fuzz chaos score-plan docs clean vllm
+.PHONY: demo test test-vllm033 check lint bench-twin bench-gateway soak fuzz chaos score-plan docs clean vllm
 
 $(VENV)/.base: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: Python 3.11 or newer is needed (make PYTHON=python3.12 ...)" >&2; exit 2; }
@@ -48,6 +48,12 @@ check: lint $(VENV)/.tools
 
 test: lint $(VENV)/.vllm $(VENV)/.tools
 	$(BIN)/pytest
+
+# vLLM 0.33.0 from its published wheel (336 MB), on a stand-in node: are the catalog's flags its own, does it accept every
+# rendered line; scripts/check_vllm_lines.py records the answer after rendering changed. Wants ROADWORTHY_TEST_DATA.
+test-vllm033: $(VENV)/.vllm
+	$(BIN)/python scripts/extract_flags.py 0.33.0 --check
+	$(BIN)/python scripts/check_vllm_lines.py --check
 
 bench-twin: $(VENV)/.base
 	$(BIN)/python scripts/bench-twin

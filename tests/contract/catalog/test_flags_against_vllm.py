@@ -104,7 +104,7 @@ def test_every_line_rendered_for_0_33_is_one_that_its_validators_were_asked_abou
     lines = emitted_lines(RECORDED, test_data / "facts" / "configs")
     assert len(lines) > 30
     new = [" ".join(line.arguments) for line in lines if line.digest not in record]
-    assert not new, "rendered lines changed: run `make test-vllm033`, which asks vLLM 0.33.0 and records the answer"
+    assert not new, "rendered lines changed: `scripts/check_vllm_lines.py` asks vLLM 0.33.0 and records the answer"
     refused = [record[line.digest]["message"] for line in lines if not record[line.digest]["accepted"]]
     assert not refused
     assert {line.digest for line in lines} == set(record), "the record holds lines that nothing renders any more"
