@@ -217,8 +217,9 @@ class _Polled:
         return self._scraped_s is not None and now_s - self._scraped_s > self._policy.stale_s
 
     def _tell(self) -> None:
-        """Tell the observer what changed of the process and its pool."""
+        """Tell the endpoint and the observer what is new of the process and its pool."""
         scrape, observer = self._scrape, self._observer
+        self.endpoint.block_tokens = scrape.block_tokens
         if observer is None:
             return
         if scrape.started_s is not None and scrape.started_s != self._started_s:

@@ -25,7 +25,9 @@ class Scrape:
 
     Args:
         loaded: whether there was any of vLLM's load gauges at all.
-        kv_tokens: tokens that the KV pools have blocks for. Of a hybrid model this is one group's view, an upper bound.
+        kv_tokens: tokens that the KV pools have blocks for, 0 where prefix caching is off, since then none is found
+            again. Of a hybrid model this is one group's view, an upper bound.
+        block_tokens: of one block; 0 when the engine does not say.
         started_s: when its process started, seconds since 1970 on its clock; it tells one process from the next.
     """
 
@@ -34,6 +36,7 @@ class Scrape:
     kv_usage_ratio: float = 0.0
     loaded: bool = False
     kv_tokens: int | None = None
+    block_tokens: int = 0
     asleep: bool = False
     started_s: float | None = None
 
@@ -44,28 +47,35 @@ def read_metrics(page: bytes) -> Scrape:
     waiting = [int(value) for _, value in _samples(page, b"vllm:num_requests_waiting")]
     usage = [min(1.0, value) for _, value in _samples(page, b"vllm:kv_cache_usage_perc")]
     asleep = [value for labels, value in _samples(page, b"vllm:engine_sleep_state") if b'"awake"' in labels]
+    kv_tokens, block_tokens = _kv_pool(page)
     started_s = [value for _, value in _samples(page, b"process_start_time_seconds", most=1e12)]
     return Scrape(
         running=sum(running),
         waiting=sum(waiting),
         kv_usage_ratio=max(usage, default=0.0),
         loaded=bool(running or waiting or usage),
-        kv_tokens=_kv_tokens(page),
+        kv_tokens=kv_tokens,
+        block_tokens=block_tokens,
         asleep=any(value == 0 for value in asleep),
         started_s=started_s[0] if started_s else None,
     )
 
 
-def _kv_tokens(page: bytes) -> int | None:
-    """Blocks times their tokens, less the one that is a placeholder; None when the engine does not say."""
-    total = 0
+def _kv_pool(page: bytes) -> tuple[int | None, int]:
+    """Tokens of the pools (blocks times their tokens, less the one that is a placeholder) and of a block; None and 0
+    when the engine does not say."""
+    total, block_tokens, caching = 0, 0, True
     for labels, _ in _samples(page, b"vllm:cache_config_info"):
         named = dict(_LABEL.findall(labels))
         try:
-            total += (int(named[b"num_gpu_blocks"]) - 1) * int(named[b"block_size"])
+            block_tokens = int(named[b"block_size"])
+            total += (int(named[b"num_gpu_blocks"]) - 1) * block_tokens
         except (KeyError, ValueError):
-            return None
-    return total if total > 0 else None
+            return None, block_tokens
+        caching = caching and named.get(b"enable_prefix_caching") != b"False"
+    if total <= 0:
+        return None, block_tokens
+    return (total if caching else 0), block_tokens
 
 
 def _samples(page: bytes, name: bytes, *, most: float = 1e9) -> Iterator[tuple[bytes, float]]:

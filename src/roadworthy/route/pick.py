@@ -158,7 +158,7 @@ def _by_affinity(
         at_home, first = home(state.ring, session_place(request.tenant_id, request.session_id), by_ring, bound)
     # for the session policy alone a home below its bound is worth more than any load
     home_saves_tokens = weights.session_ratio * request.prompt_tokens if state.prefixes else float(_BEHIND_ALL)
-    tokens_per_byte = request.prompt_tokens / request.prompt_bytes if keys else 0.0
+    tokens_per_byte = request.prompt_tokens / request.text_bytes if keys else 0.0
 
     best: EndpointView | None = None
     most: EndpointView | None = None
@@ -186,7 +186,7 @@ def _by_affinity(
     by: ChosenBy = "load"
     if best_matched:
         by = "prefix"
-        reasons = (*reasons, f"prefix: {best_matched} of {request.prompt_bytes} bytes should be held there")
+        reasons = (*reasons, f"prefix: {best_matched} of {request.text_bytes} bytes should be held there")
     elif best_is_home:
         by = "session"
         reasons = (*reasons, _AT_HOME)

@@ -116,6 +116,8 @@ class RoutingState:
         if engine is not None:
             engine.index.clear()
             engine.confirmations.clear()
+            engine.events_live = False  # until the next one comes: another process may publish none
+            self._fit(url)
 
     # requests
 
@@ -131,10 +133,11 @@ class RoutingState:
         request_id: str = "",
     ) -> RouteRequest:
         """The request as routing sees it, its lane decided. ``body`` is the request's, as it came."""
-        size, start = len(body), prompt_start(body)
-        tokens = int((size - start) / self._bytes_per_token.get(model, self._assumed_bytes_per_token))
+        start = prompt_start(body)
+        text_bytes = len(body) - start
+        tokens = int(text_bytes / self._bytes_per_token.get(model, self._assumed_bytes_per_token))
         keys: tuple[int, ...] = ()
-        if size - start >= STEP_BYTES and self.prefixes and len(self.known) > 1:  # one engine: nothing to choose
+        if text_bytes >= STEP_BYTES and self.prefixes and len(self.known) > 1:  # one engine: nothing to choose
             keys = prefix_keys(body, self._salt(tenant_id, model), start)
         long_lane = self._long_lane
         return RouteRequest(
@@ -142,10 +145,11 @@ class RoutingState:
             model=model,
             stream=stream,
             max_tokens=max_tokens,
-            prompt_bytes=size,
+            prompt_bytes=len(body),
             session_id=session_id,
             prompt_tokens=tokens,
             prefix_keys=keys,
+            text_bytes=text_bytes,
             lane="long" if long_lane is not None and tokens > long_lane.above_tokens else "main",
             request_id=request_id,
         )
@@ -180,7 +184,7 @@ class RoutingState:
         if not answered:
             prompt_tokens = None
         elif prompt_tokens:
-            self.learn(request.model, prompt_bytes=request.prompt_bytes, prompt_tokens=prompt_tokens)
+            self.learn(request.model, prompt_bytes=request.text_bytes, prompt_tokens=prompt_tokens)
         if engine is None or not keys:
             return
         if not answered:
@@ -188,7 +192,7 @@ class RoutingState:
                 engine.index.forget(key)
         if engine.events_live and request.request_id:
             engine.confirmations.settle(
-                request.request_id, keys, prompt_bytes=request.prompt_bytes, prompt_tokens=prompt_tokens
+                request.request_id, keys, prompt_bytes=request.text_bytes, prompt_tokens=prompt_tokens
             )
 
     def bytes_per_token(self, model: str) -> float:
@@ -225,6 +229,8 @@ class RoutingState:
     ) -> None:
         engine = self.known.get(url)
         if engine is not None:
+            if not engine.events_live:
+                self.kv_live(url, True)
             engine.confirmations.stored(request_id, parent, blocks, block_tokens)
 
     def kv_removed(self, url: str, blocks: Sequence[int]) -> None:

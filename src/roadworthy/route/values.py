@@ -27,8 +27,9 @@ class RouteRequest:
     ``max_tokens`` is the client's own limit on the output, None when it gave none; ``prompt_bytes`` is the size of the
     body, the only measure of a prompt that needs no tokenizer. ``session_id`` is what the client names its conversation
     by: a header or a field of the body. The rest is filled in by ``RoutingState.describe``: ``prompt_tokens`` is an
-    estimate, ``prefix_keys`` name the beginnings of the prompt (``route.prefix``), ``lane`` is decided before an engine
-    is. ``request_id`` is the gateway's own; engines' KV events are matched by it.
+    estimate, ``prefix_keys`` name the beginnings of the prompt (``route.prefix``), which is the last ``text_bytes`` of
+    the body; ``lane`` is decided before an engine is. ``request_id`` is the gateway's own; engines' KV events are
+    matched by it.
     """
 
     tenant_id: str
@@ -39,6 +40,7 @@ class RouteRequest:
     session_id: str | None = None
     prompt_tokens: int = 0
     prefix_keys: tuple[int, ...] = ()
+    text_bytes: int = 0
     lane: Lane = "main"
     request_id: str = ""
 

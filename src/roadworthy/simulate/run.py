@@ -207,6 +207,7 @@ class _Run:
             session_id=str(planned.session) if self._arrivals.has_sessions else None,
             prompt_tokens=planned.prompt_tokens,
             prefix_keys=prompt_keys(planned.segments, salt_of(planned.tenant, self._model)) if routing.prefixes else (),
+            text_bytes=planned.prompt_tokens * BYTES_PER_TOKEN,
             lane="long" if is_long else "main",
         )
 

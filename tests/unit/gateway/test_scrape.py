@@ -25,7 +25,14 @@ process_start_time_seconds 1.79e+09
 
 def test_ranks_add_up_and_the_fullest_pool_counts() -> None:
     assert read_metrics(PAGE) == Scrape(
-        running=7, waiting=2, kv_usage_ratio=0.75, loaded=True, kv_tokens=3200, asleep=False, started_s=1.79e9
+        running=7,
+        waiting=2,
+        kv_usage_ratio=0.75,
+        loaded=True,
+        kv_tokens=3200,
+        block_tokens=16,
+        asleep=False,
+        started_s=1.79e9,
     )
 
 
@@ -51,12 +58,21 @@ def test_an_engine_whose_one_rank_sleeps_is_asleep() -> None:
         b"vllm:num_requests_running",
         b"vllm:num_requests_running_total 3\n",
         b"# vllm:num_requests_running 3\n",
-        b'vllm:cache_config_info{block_size="16"} 1.0\n',
-        b'vllm:cache_config_info{block_size="16",num_gpu_blocks="None"} 1.0\n',
     ],
 )
 def test_a_page_that_says_nothing_is_zero(page: bytes) -> None:
     assert read_metrics(page) == Scrape()
+
+
+@pytest.mark.parametrize("blocks", [b"", b',num_gpu_blocks="None"', b',num_gpu_blocks="1"'])
+def test_a_pool_that_is_not_told_is_unknown(blocks: bytes) -> None:
+    page = b'vllm:cache_config_info{block_size="16"%b} 1.0\n' % blocks
+    assert read_metrics(page) == Scrape(block_tokens=16)
+
+
+def test_without_prefix_caching_a_pool_holds_nothing_to_find_again() -> None:
+    page = b'vllm:cache_config_info{block_size="16",enable_prefix_caching="False",num_gpu_blocks="101"} 1.0\n'
+    assert read_metrics(page) == Scrape(block_tokens=16, kv_tokens=0)
 
 
 def test_a_usage_above_one_is_one() -> None:

@@ -32,7 +32,7 @@ class TestTokens:
         routing = state(bytes_per_token=4)
         before = ask(routing)
         assert before.prompt_tokens == pytest.approx(2000, rel=0.02)
-        routing.ended(routing.dispatched(before, A), answered=True, prompt_tokens=before.prompt_bytes // 2)
+        routing.ended(routing.dispatched(before, A), answered=True, prompt_tokens=before.text_bytes // 2)
         assert ask(routing).prompt_tokens == pytest.approx(4000, rel=0.02)
 
     def test_one_odd_prompt_moves_the_estimate_little(self) -> None:
@@ -104,6 +104,31 @@ class TestWhatEnginesHold:
         assert routing.kv_confirmed(A)[0] == len(asked.prefix_keys)
         routing.kv_removed(A, [63])  # tokens 992 to 1008, the last whole block within the 4096 bytes of the fourth key
         assert matched(routing) == 3
+
+    def test_another_process_may_publish_nothing_and_is_bounded_by_its_pool_again(self) -> None:
+        routing = state()
+        routing.capacity(A, 500)
+        routing.kv_live(A, True)
+        routing.engine_gone(A)
+        routing.dispatched(ask(routing), A)
+        assert routing.held_bytes(A) <= 2000
+        routing.kv_stored(A, "r1", None, [1], 16)
+        routing.dispatched(ask(routing), A)
+        assert routing.held_bytes(A) > 7000
+
+    def test_without_prefix_caching_nothing_is_expected(self) -> None:
+        routing = state()
+        routing.capacity(A, 0)
+        routing.dispatched(ask(routing), A)
+        assert matched(routing) == 0
+
+    def test_what_stands_before_the_prompt_is_no_part_of_it(self) -> None:
+        routing = state()
+        body = json.dumps({"model": "m", "seed": "x" * 2000, "prompt": "ab " * 1000}).encode()
+        asked = routing.describe(tenant_id="t", model="m", stream=False, body=body)
+        assert asked.prompt_bytes == len(body)
+        assert asked.text_bytes < 3100
+        assert asked.prompt_tokens == pytest.approx(750, rel=0.05)
 
     def test_missed_events_leave_suppositions(self) -> None:
         routing = state()
