@@ -346,9 +346,31 @@ def _is_value(word: Word) -> bool:
     return not word.value.startswith("-") or bool(re.match(r"-\d|-$", word.value))
 
 
+def _exported(word: Word, place: Place, owner: object) -> Iterator[EnvVar]:
+    """``srun --export=ALL,NCCL_X=1``."""
+    for match in re.finditer(rf"(?<=[=,])({ENV_NAME.pattern})=([^,]*)", word.value):
+        piece = word.piece.slice(match.start(2), match.end(2))
+        low, high = word.piece.at(match.start(1)), word.piece.at(match.end() - 1) + 1
+        yield EnvVar(
+            name=match.group(1),
+            value=None if "$" in match.group(2) else match.group(2),
+            start=low,
+            end=high,
+            place=place,
+            word=Word(piece, word.piece.at(match.start(2)), high, "fixed", "$" in match.group(2)),
+            owner=owner,
+            raw=match.group(2),
+            dynamic="$" in match.group(2),
+            name_piece=word.piece.slice(match.start(1), match.end(1)),
+        )
+
+
 def env_words(words: Sequence[Word], place: Place, owner: object = None) -> Iterator[EnvVar]:
     """Variables given as words: ``-e NCCL_X=1``, ``env NCCL_X=1``, ``-x NCCL_X=1``, ``echo 'NCCL_X=1'``."""
     for index, word in enumerate(words):
+        if word.value.startswith("--export="):
+            yield from _exported(word, place, owner)
+            continue
         match = _ENV_WORD.match(word.value)
         if not match:
             continue

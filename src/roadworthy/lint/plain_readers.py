@@ -24,7 +24,10 @@ _CRON = re.compile(
     r"\s*(?:@(?:reboot|yearly|annually|monthly|weekly|daily|hourly|midnight)"
     r"|(?:[\d*][\d*/,\-]*\s+){3}(?:(?:[\d*][\d*/,\-]*|[A-Za-z]{3}(?:[-,][A-Za-z]{3})*)\s+){2})\s*(?=\S)"
 )
-_ASSIGN_IN_UNIT = re.compile(r"\"([A-Za-z_]\w*)=((?:[^\"\\]|\\.)*)\"|'([A-Za-z_]\w*)=([^']*)'|([A-Za-z_]\w*)=(\S*)")
+_ASSIGN_IN_UNIT = re.compile(
+    r"([A-Za-z_]\w*)=\"([^\"]*)\"|\"([A-Za-z_]\w*)=((?:[^\"\\]|\\.)*)\""
+    r"|'([A-Za-z_]\w*)=([^']*)'|([A-Za-z_]\w*)=(\S*)"
+)
 
 
 def lines_of(piece: Piece) -> Iterator[tuple[int, int]]:
@@ -117,9 +120,9 @@ def read_unit(reading: Reading, piece: Piece, *, place: Place = "unit", owner: o
         reading.keys.append(
             KeyValue("unit", key, value.text.strip(), piece.at(start + match.start(1)), piece.at(end), word, section)
         )
-        if key.startswith("Exec"):
+        if key.startswith("Exec") or key == "command":
             _exec_line(reading, value, place, owner)
-        elif key == "Environment":
+        elif key in ("Environment", "environment"):
             _unit_environment(reading, piece, start, low, end, place)
 
 
@@ -143,7 +146,7 @@ def _exec_line(reading: Reading, value: Piece, place: Place, owner: object) -> N
 def _unit_environment(reading: Reading, piece: Piece, start: int, low: int, end: int, place: Place) -> None:
     matches = list(_ASSIGN_IN_UNIT.finditer(piece.text, low, end))
     for match in matches:
-        index = next(number for number in (1, 3, 5) if match.group(number))
+        index = next(number for number in (1, 3, 5, 7) if match.group(number))
         name, value_at = match.group(index), match.start(index + 1)
         value = piece.slice(value_at, match.end(index + 1))
         whole = (

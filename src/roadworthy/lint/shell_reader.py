@@ -70,6 +70,11 @@ class ShellVariables:
                 self.used.add(name)
                 if _HOLDS_A_COMMAND.match(value.value):
                     return [one for item in _split(value) for one in self._expanded(item, depth + 1)]
+                own = _DEFAULT.match(value.value) if value.dynamic else None
+                if own and own.group(1) == name:  # TP=${TP:-8}
+                    begin = value.value.rindex(own.group(2))
+                    piece = value.piece.slice(begin, begin + len(own.group(2)))
+                    return [Word(piece, word.start, word.end, word.layout, False)]
                 if value.dynamic:
                     inner = self._expanded(Word(value.piece, word.start, word.end, word.layout, True), depth + 1)
                     return inner if len(inner) == 1 else [word]
@@ -129,7 +134,8 @@ def _command(
     for assign in command.assigns:
         if assign.value is not None:
             reading.env.append(_variable(assign, command, place, scope, alone=exported or not command.words))
-    words = variables.expand(command.words) if not exported else []
+    prints = bool(command.words) and command.words[0].value in ("echo", "printf")
+    words = [] if exported else list(command.words) if prints else variables.expand(command.words)
     if words:
         found = started(words, arity=reading.arity, place=place, image=image, owner=owner)
         given = [one for one in reading.env[-len(command.assigns) :] if one.owner is command] if command.assigns else []

@@ -32,7 +32,9 @@ _PYTHON = re.compile(
     re.MULTILINE,
 )
 _PYTHON_STRONG = re.compile(r"^(?:from\s+[\w.]+\s+import\s|import\s+[\w.]+(?:\s+as\s+\w+)?\s*$)", re.MULTILINE)
-_UNIT = re.compile(r"^\s*\[(?:Unit|Service|Install|Socket|Timer|Slice|Manager|Container)\]\s*$", re.MULTILINE)
+_UNIT = re.compile(
+    r"^\s*\[(?:Unit|Service|Install|Socket|Timer|Slice|Manager|Container|program:\S+)\]\s*$", re.MULTILINE
+)
 _UNIT_LINE = re.compile(
     r"^\s*(?:Exec(?:Start|StartPre|StartPost|Stop)|Environment|OOMScoreAdjust|Limit[A-Z]+)=", re.MULTILINE
 )

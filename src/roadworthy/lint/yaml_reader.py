@@ -89,6 +89,10 @@ class _Walk:
 
     def _visit(self, item: Item, container: Item | None) -> None:
         if item.kind == "map":
+            named, given = item.get("name"), item.get("value")
+            listed = item.parent is not None and item.parent.kind == "list"
+            if named is not None and given is not None and not listed and re.match(r"(?:net|vm|kernel)\.", named.value):
+                self._sysctl(named.value, given, named.start, given.end)  # a task of Ansible
             if self._is_container(item):
                 container = item
                 self._container(item)
@@ -112,6 +116,9 @@ class _Walk:
         elif name == "image" and value.kind == "text":
             word = value.word()
             self.reading.images.append(KeyValue("image", "image", value.value, value.start, value.end, word))
+        elif name == "tag" and value.kind == "text" and value.parent is not None and value.parent.text("repository"):
+            image = f"{value.parent.text('repository')}:{value.value}"
+            self.reading.images.append(KeyValue("image", "image", image, value.start, value.end))
         elif name == "rayStartParams" and value.kind == "map":
             for inner, given in value.entries:
                 self.reading.keys.append(

@@ -243,7 +243,7 @@ class _Builder:
         return Piece(str(node.value), ((0, self.piece.at(low)),))
 
     def _indented(self, node: Any, low: int, high: int) -> Piece:
-        """A block scalar; with an indentation indicator its first line may be deeper than the block: try until it fits."""
+        """A block scalar; with an indentation indicator its first line may be deeper than it, so depths are tried."""
         folded = node.style == ">"
         found = self._block(low, high, folded=folded)
         header = re.compile(r"[|>][+-]?\d").match(self.text, low)

@@ -88,7 +88,7 @@ def _flag(judge: Judge, invocation: Invocation, flag: Flag) -> None:
     answer = catalog.explain(flag.name)
     if answer.accepted and answer.row_id != "vllm.abbreviated-flags":
         found = catalog.match(flag.name)
-        if found is not None and not flag.dynamic:
+        if found is not None and found.value is None and not flag.dynamic:
             _value(judge, invocation, flag, found.flag, found.key_path)
         return
     if answer.row_id == "vllm.disable-log-requests":

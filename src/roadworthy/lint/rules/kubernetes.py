@@ -130,7 +130,7 @@ def _image(judge: Judge, image: KeyValue) -> None:
     if version >= needed:
         return
     edits: tuple[Edit, ...] = ()
-    if image.word is not None and "@" not in image.value:
+    if image.word is not None and image.word.value == image.value and "@" not in image.value:
         start = image.value.index(match.group()) + match.group().index(":") + 1
         rest = re.match(r"[\w.-]+", image.value[start:])
         edits = replace_part(image.word, start, start + len(rest.group() if rest else ""), "v0.33.0")
@@ -321,7 +321,7 @@ def _probes(judge: Judge, pod: Pod, with_gpu: list[Item]) -> None:
             continue
         if startup is not None:
             _budget(judge, startup)
-        elif pod.kind != "LeaderWorkerSet" or pod.role != "worker":
+        elif container in with_gpu and (pod.kind != "LeaderWorkerSet" or pod.role != "worker"):
             key = liveness.key if liveness is not None else None
             at = key.start if key is not None else _name_at(container)
             judge.report(

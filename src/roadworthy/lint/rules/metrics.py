@@ -6,6 +6,7 @@ import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from roadworthy.catalog.engine_metrics import VLLM_METRICS
 from roadworthy.lint.values import Edit
 
 if TYPE_CHECKING:
@@ -37,21 +38,6 @@ _OLD: tuple[tuple[str, re.Pattern[str]], ...] = (
 _RAY = re.compile(r"\bray_vllm[:_]\w+")
 _ANY = re.compile(r"\bvllm:([a-z][a-z0-9_]*[a-z0-9])\b")
 
-# What a live 0.32 server exported, what 0.33 and optional features add; without prefix and suffix.
-_KNOWN = frozenset({
-    "prefix_cache_queries", "prefix_cache_hits", "external_prefix_cache_queries", "external_prefix_cache_hits",
-    "mm_cache_queries", "mm_cache_hits", "kv_cache_usage_perc", "request_prefill_time_seconds",
-    "request_decode_time_seconds", "request_queue_time_seconds", "request_inference_time_seconds",
-    "time_to_first_token_seconds", "inter_token_latency_seconds", "request_time_per_output_token_seconds",
-    "e2e_request_latency_seconds", "num_requests_running", "num_requests_waiting", "num_requests_waiting_by_reason",
-    "num_preemptions", "prompt_tokens", "prompt_tokens_by_source", "prompt_tokens_cached",
-    "prompt_tokens_recomputed", "generation_tokens", "iteration_tokens", "admission_rejections", "request_success",
-    "cache_config_info", "request_prompt_tokens", "request_generation_tokens", "request_max_num_generation_tokens",
-    "request_params_n", "request_params_max_tokens", "request_prefill_kv_computed_tokens", "engine_sleep_state",
-    "lora_requests_info", "corrupted_requests", "spec_decode_num_drafts", "spec_decode_num_draft_tokens",
-    "spec_decode_num_accepted_tokens", "spec_decode_num_accepted_tokens_per_pos", "healthy_pods_total",
-    "current_qps",
-})  # fmt: skip
 _FAMILIES = re.compile(
     r"(?:kv_offload|nixl|spec_decode|kv_block|kv_cache|estimated|mfu|flops|request|num_incoming|num_|router|lmcache)_?"
 )
@@ -69,13 +55,14 @@ def check_metrics(judge: Judge) -> None:
     _ray(judge)
     for match in judge.found(_ANY):
         name = _SUFFIX.sub("", match.group(1))
-        if any(low <= match.start() < high for low, high in taken) or name in _KNOWN or match.group(1) in _KNOWN:
+        known = name in VLLM_METRICS or match.group(1) in VLLM_METRICS
+        if known or any(low <= match.start() < high for low, high in taken):
             continue
         if judge.code[match.end() : match.end() + 1] in (":", "*", "/", "@", "-") or not _looks_like_metric(
             judge, match
         ):
             continue
-        near = get_close_matches(name, _KNOWN, n=1, cutoff=0.85)
+        near = get_close_matches(name, VLLM_METRICS, n=1, cutoff=0.85)
         if near or not _FAMILIES.match(name):
             judge.report(
                 "metric.default-exporter" if not near else "vllm.unknown-metric",

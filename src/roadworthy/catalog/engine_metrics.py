@@ -1,0 +1,50 @@
+"""Names of the metrics that `vllm serve` exports, read from the source of 0.32.0; features add some when they are on.
+
+Without the prefix ``vllm:`` and without the suffixes that Prometheus' client adds (``_total``, ``_bucket`` and so on).
+"""
+
+from __future__ import annotations
+
+VLLM_METRICS = frozenset({
+    "admission_rejections", "cache_config_info", "corrupted_requests", "diffusion", "diffusion_num_canvas_positions",
+    "diffusion_num_committed_tokens", "diffusion_num_denoising_steps", "e2e_request_latency_seconds",
+    "engine_sleep_state", "estimated_flops_per_gpu", "estimated_read_bytes_per_gpu", "estimated_write_bytes_per_gpu",
+    "external_prefix_cache_hits", "external_prefix_cache_queries", "generation_tokens",
+    "hf3fs_load_duration_seconds", "hf3fs_num_failed_load", "hf3fs_num_failed_save", "hf3fs_save_duration_seconds",
+    "hisparse_cache_hits", "hisparse_cache_misses", "hisparse_host_block_idle_before_evict_seconds",
+    "hisparse_host_block_lifetime_seconds", "hisparse_host_block_reuse_gap_seconds",
+    "hisparse_host_cache_usage_perc", "hisparse_host_to_device_bytes", "hisparse_pending_page_transfers",
+    "inter_token_latency_seconds", "iteration_tokens", "kv_block_idle_before_evict_seconds",
+    "kv_block_lifetime_seconds", "kv_block_reuse_gap_seconds", "kv_cache_usage_perc",
+    "kv_offload_allocation_failure", "kv_offload_cpu_allocation_size", "kv_offload_cpu_cache_read_usage_perc",
+    "kv_offload_cpu_cache_usage_perc", "kv_offload_cpu_cache_write_usage_perc", "kv_offload_load_bytes",
+    "kv_offload_load_size", "kv_offload_load_time", "kv_offload_lookup_async_delay_seconds",
+    "kv_offload_lookup_sync_delay_seconds", "kv_offload_size", "kv_offload_store_bytes", "kv_offload_store_size",
+    "kv_offload_store_time", "kv_offload_stores_skipped", "kv_offload_tiering_active_cascade_jobs",
+    "kv_offload_tiering_active_promotion_jobs", "kv_offload_tiering_backpressure_blocks_dropped",
+    "kv_offload_tiering_backpressure_store_latency_ema", "kv_offload_tiering_backpressure_stores_dropped",
+    "kv_offload_tiering_cascade_job_failures", "kv_offload_tiering_chunk_hits", "kv_offload_tiering_chunk_queries",
+    "kv_offload_tiering_lookup_async_delay_seconds", "kv_offload_tiering_lookup_sync_delay_seconds",
+    "kv_offload_tiering_primary_read_usage_perc", "kv_offload_tiering_primary_write_usage_perc",
+    "kv_offload_tiering_promotion_allocation_failures", "kv_offload_tiering_promotion_job_failures",
+    "kv_offload_tiering_read_bytes", "kv_offload_tiering_read_time", "kv_offload_tiering_write_bytes",
+    "kv_offload_tiering_write_time", "kv_offload_total_bytes", "kv_offload_total_time", "lora_requests_info",
+    "mm_cache_hits", "mm_cache_queries", "mooncake_store_operation", "mooncake_store_operation_bytes",
+    "mooncake_store_operation_failed_keys", "mooncake_store_operation_keys", "mooncake_store_operation_time_seconds",
+    "nixl_bytes_transferred", "nixl_num_descriptors", "nixl_num_failed_notifications", "nixl_num_failed_transfers",
+    "nixl_num_kv_expired_reqs", "nixl_num_notifications_after_expiry", "nixl_post_time_seconds",
+    "nixl_xfer_time_seconds", "num_preemptions", "num_requests_kv_fetch_by_stage", "num_requests_running",
+    "num_requests_waiting", "num_requests_waiting_by_reason", "prefix_cache_hits", "prefix_cache_queries",
+    "prompt_tokens", "prompt_tokens_by_source", "prompt_tokens_cached", "prompt_tokens_cached_by_source",
+    "request_decode_time_seconds", "request_generation_tokens", "request_inference_time_seconds",
+    "request_max_num_generation_tokens", "request_num_preemptions", "request_params_max_tokens", "request_params_n",
+    "request_prefill_kv_computed_tokens", "request_prefill_time_seconds", "request_prompt_tokens",
+    "request_queue_time_seconds", "request_success", "request_time_per_output_token_seconds",
+    "rl_weight_update_operation_duration_seconds", "rl_weight_update_operations_in_flight", "simple_kv_offload_info",
+    "simple_kv_offload_load_blocks", "simple_kv_offload_pending_store_blocks", "simple_kv_offload_save_outcomes",
+    "simple_kv_offload_used_blocks", "sleep_mode_operation_duration_seconds", "sleep_mode_operations_in_flight",
+    "spec_decode", "spec_decode_num_accepted_tokens", "spec_decode_num_accepted_tokens_per_pos",
+    "spec_decode_num_draft_tokens", "spec_decode_num_drafts", "time_to_first_token_seconds",
+    "tool_call_parser_invocations", "watermark_requests", "websocket_connection_duration_seconds",
+    "websocket_connections", "websocket_connections_active",
+})  # fmt: skip
