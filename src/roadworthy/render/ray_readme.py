@@ -23,7 +23,9 @@ small GPU and put its queues on the network."""
 
 _CLOSED = """\
 Ray's ports allow running code as this user. They belong on a network that only these hosts reach; the dashboard
-listens on the loopback address alone. Ports: 6379 (join), 10002 to 19999 (workers), and free ones of Ray's choice."""
+listens on the loopback address alone. Where the network is not closed enough, Ray's own token keeps others out: `ray
+get-auth-token --generate`, then `RAY_AUTH_MODE=token` for every script here. Ports: 6379 (join), 10002 to 19999
+(workers), and free ones of Ray's choice."""
 
 _LOST = """\
 When a host is lost the engine ends, whatever Ray's own timeouts: stop `serve-*.sh`, let the host join again, start the
