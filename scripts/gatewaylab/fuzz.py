@@ -19,6 +19,7 @@ import uvloop
 from gatewaylab.fuzz_cases import Case, make
 from gatewaylab.fuzz_engine import StrictEngine
 from gatewaylab.fuzz_parts import KEY, find_marker
+from roadworthy.adapters.files import write_atomically
 from roadworthy.gateway.config import GatewayConfig
 from roadworthy.gateway.service import Gateway
 from roadworthy.spec.values import Tenant
@@ -286,8 +287,18 @@ def run(seeds: Iterable[int], *, progress: bool = False) -> Outcome:
         return runner.run(attack(seeds, progress=progress))
 
 
-def report(outcome: Outcome, folder: Path) -> int:
-    """Print what was found; cases that found something are kept below ``folder``. The exit code."""
+def report(outcome: Outcome, folder: Path, out: Path | None = None) -> int:
+    """Print what was found; cases that found something are kept below ``folder``, figures in ``out``. The exit code."""
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        figures = {
+            "cases": outcome.cases,
+            "kinds": len(outcome.kinds),
+            "endings": dict(outcome.endings),
+            "problems": len(outcome.problems),
+            "seconds": round(outcome.seconds, 1),
+        }
+        write_atomically(out, json.dumps(figures, indent=2) + "\n")
     print(f"{outcome.cases} requests in {outcome.seconds:.0f} s, {outcome.cases / max(outcome.seconds, 1e-9):.0f}/s")
     print(", ".join(f"{name} {count}" for name, count in sorted(outcome.endings.items())))
     print(
