@@ -8,7 +8,7 @@ import struct
 import time
 from typing import TYPE_CHECKING, Any
 
-from gatewaylab.lab import Engines, LabError, connect, failures, finish_load, load, request, start_load
+from gatewaylab.lab import Engines, LabError, connect, failures, load, request, start_load
 from gatewaylab.processes import connecting, wait_until
 
 if TYPE_CHECKING:
@@ -170,17 +170,3 @@ def used_again_after_s(peer: Peer, engines: Engines, fault: str) -> float | None
         process.wait()
     engines.calm()
     return after_s if used else None
-
-
-def lost_while_one_restarts(peer: Peer, engines: Engines, *, seconds: float) -> tuple[int, int]:
-    """Requests started and lost while one engine goes away and comes back again and again."""
-    engines.calm()
-    process = start_load(peer.port, core=None, connections=64, rate=200, duration=seconds, timeout=5)
-    until_s = time.monotonic() + seconds
-    while time.monotonic() < until_s:
-        engines.set(port=engines.ports[2], fault="refuse")
-        time.sleep(0.2)
-        engines.set(port=engines.ports[2], fault="none")
-        time.sleep(0.3)
-    result = finish_load(process)
-    return int(result["started"]), failures(result)
