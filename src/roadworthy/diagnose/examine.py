@@ -36,6 +36,10 @@ class Examination:
         """A scan for one more file, to be fed with its chunks and handed to :meth:`finished`."""
         return FileScan(index=signal_index(), file=file, host=host_of_file(file))
 
+    def add(self, clues: Iterable[Clue]) -> None:
+        """Clues of a file that was scanned elsewhere, too large to be read as a whole."""
+        self.clues += clues
+
     def finished(self, scan: FileScan, text: str | None) -> None:
         """Take the clues of a scan; ``text`` is the whole file where it is small enough."""
         self.clues += scan.clues()

@@ -9,7 +9,7 @@ keeps the test necessary: a literal that is in a line is, so reduced, in the red
 from __future__ import annotations
 
 import re
-from collections import deque
+from collections import defaultdict, deque
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -200,3 +200,28 @@ class FileScan:
             if clues:
                 found += [replace(clues[0], count=kept.count), *clues[1:]]
         return tuple(found)
+
+
+def joined(parts: Iterable[tuple[tuple[Clue, ...], int]]) -> tuple[Clue, ...]:
+    """The clues of a file that was scanned in pieces.
+
+    Args:
+        parts: clues and number of lines of each piece, in the order of the file.
+    """
+    by_name: dict[str, list[Clue]] = defaultdict(list)
+    counts: dict[str, int] = defaultdict(int)
+    before = 0
+    for clues, lines in parts:
+        seen: set[str] = set()
+        for clue in clues:
+            if clue.name not in seen:
+                seen.add(clue.name)
+                counts[clue.name] += clue.count
+            moved = tuple(replace(line, number=line.number + before) for line in clue.lines)
+            by_name[clue.name].append(replace(clue, lines=moved, count=1))
+        before += lines
+    found: list[Clue] = []
+    for name, clues_of in by_name.items():
+        kept = clues_of if len(clues_of) <= KEEP_FIRST + KEEP_LAST else clues_of[:KEEP_FIRST] + clues_of[-KEEP_LAST:]
+        found += [replace(kept[0], count=counts[name]), *kept[1:]]
+    return tuple(found)

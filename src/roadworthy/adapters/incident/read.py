@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from roadworthy.adapters.incident.encodings import SNIFF_BYTES, as_utf8, encoding_of, unwrapped
+from roadworthy.adapters.incident.parallel import PARALLEL_FROM_BYTES, cores, scan_pieces
 from roadworthy.adapters.incident.sources import READ_ERRORS, Source, chunks, sources
 from roadworthy.core.errors import ProbeError
 from roadworthy.diagnose.examine import DOCUMENT_LIMIT_BYTES, Examination
@@ -49,6 +50,14 @@ def _read(source: Source, reading: Reading, progress: Progress | None) -> None:
     if encoding is None:
         reading.skipped.append((source.name, "not text"))
         return
+    if (
+        encoding == "utf-8"
+        and source.path is not None
+        and source.path.stat().st_size >= PARALLEL_FROM_BYTES
+        and cores() > 1
+    ):
+        _read_in_pieces(source.path, source.name, reading, progress)
+        return
     scan = reading.examination.scan(source.name)
     kept: list[bytes] | None = []
     size = 0
@@ -64,6 +73,16 @@ def _read(source: Source, reading: Reading, progress: Progress | None) -> None:
     reading.files += 1
     text = b"".join(kept).decode("utf-8", "replace") if kept is not None else None
     reading.examination.finished(scan, text)
+
+
+def _read_in_pieces(path: Path, name: str, reading: Reading, progress: Progress | None) -> None:
+    def read(size: int) -> None:
+        reading.bytes += size
+        if progress is not None:
+            progress(reading, name)
+
+    reading.examination.add(scan_pieces(path, name, read=read))
+    reading.files += 1
 
 
 def _lines(stream: Iterator[bytes]) -> Iterator[bytes]:

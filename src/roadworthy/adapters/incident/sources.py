@@ -13,7 +13,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING
 
@@ -46,11 +46,13 @@ READ_ERRORS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One file. ``open`` gives its bytes; ``packed_bytes`` is its compressed size where it is compressed."""
+    """One file. ``open`` gives its bytes; ``packed_bytes`` is its compressed size where it is compressed; ``path`` is
+    where it lies when it is a plain file by itself."""
 
     name: str
     open: Callable[[], IO[bytes]]
     packed_bytes: int | None = None
+    path: Path | None = None
 
 
 Skipped = Callable[[str, str], None]
@@ -69,9 +71,17 @@ def sources(paths: Sequence[Path], skipped: Skipped) -> Iterator[Source]:
                 if number >= MOST_FILES:
                     skipped(str(path), f"only the first {MOST_FILES:,} files were read")
                     break
-                yield from _opened(str(inner.relative_to(path)), _file(inner), skipped, 0, inner.stat().st_size)
+                name, size = str(inner.relative_to(path)), inner.stat().st_size
+                yield from _placed(_opened(name, _file(inner), skipped, 0, size), inner)
         else:
-            yield from _opened(path.name, _file(path), skipped, 0, path.stat().st_size)
+            yield from _placed(_opened(path.name, _file(path), skipped, 0, path.stat().st_size), path)
+
+
+def _placed(found: Iterator[Source], path: Path) -> Iterator[Source]:
+    """``found`` with the path on the one that is the plain file itself."""
+    for one in found:
+        plain = one.packed_bytes is None and one.name.rsplit("/", 1)[-1] == path.name
+        yield replace(one, path=path) if plain else one
 
 
 def _file(path: Path) -> Callable[[], IO[bytes]]:

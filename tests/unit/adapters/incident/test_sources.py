@@ -117,3 +117,19 @@ def test_a_path_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 def test_a_file_without_line_ends_is_read_in_pieces(tmp_path: Path) -> None:
     (tmp_path / "one-line.log").write_bytes(b"x" * (40 * 2**20) + XID.encode())
     assert read_incident([tmp_path]).files == 1
+
+
+def test_a_large_log_read_in_pieces_gives_what_one_reading_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [f"INFO request {number} done in {number % 7} ms" for number in range(20_000)]
+    for number in range(0, 20_000, 37):
+        lines[number] = XID.strip()
+    (tmp_path / "kern.log").write_text("\n".join(lines))
+    whole = read_incident([tmp_path]).examination.book().all("gpu.xid")
+    monkeypatch.setattr("roadworthy.adapters.incident.read.PARALLEL_FROM_BYTES", 1)
+    monkeypatch.setattr("roadworthy.adapters.incident.read.cores", lambda: 2)
+    monkeypatch.setattr("roadworthy.adapters.incident.parallel.PIECE_BYTES", 50_000)
+    pieces = read_incident([tmp_path]).examination.book().all("gpu.xid")
+    assert pieces == whole
+    assert whole[0].count == len(range(0, 20_000, 37))
