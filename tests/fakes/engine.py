@@ -154,7 +154,7 @@ class _Connection(asyncio.Protocol):
 
     async def _answer(self, asked: Asked) -> None:
         try:
-            if asked.method == "GET":
+            if asked.method == "GET" and not asked.path.startswith("/v1/responses/"):
                 await self._answer_probe(asked)
             else:
                 self.engine.requests.append(asked)

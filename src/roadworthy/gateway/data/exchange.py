@@ -84,13 +84,19 @@ class Exchange:
         plane, work = self._plane, self._work
         if work.engine_url is None:
             decision = choose(plane.endpoint_list, work.route, tried=self._tried, state=plane.routing)
-        else:
-            decision = choose(plane.only(work.engine_url), work.route, tried=self._tried)
-        if decision.endpoint is None:
-            self._give_up(decision.outcome)
-            return
-        self._outcome, self._by = decision.outcome, decision.by
-        self._endpoint = endpoint = plane.endpoints[decision.endpoint]
+            if decision.endpoint is None:
+                self._give_up(decision.outcome)
+                return
+            self._outcome, self._by = decision.outcome, decision.by
+            endpoint = plane.endpoints[decision.endpoint]
+        else:  # what is asked for is kept by this engine alone
+            self._outcome, self._by = "routed", "kept"
+            found = plane.endpoints.get(work.engine_url)
+            if found is None or self._tried:
+                self._give_up("no_engine")
+                return
+            endpoint = found
+        self._endpoint = endpoint
         endpoint.begin(plane.next_ordinal())
         self._placement = plane.routing.dispatched(work.route, endpoint.url)
         self._retried_stale = False

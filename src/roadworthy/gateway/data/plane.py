@@ -242,11 +242,6 @@ class DataPlane:
             )  # fmt: skip
         return url
 
-    def only(self, url: str) -> tuple[Endpoint, ...]:
-        """The engine at ``url`` as a list to choose from; empty when it is no longer ours."""
-        endpoint = self.endpoints.get(url)
-        return () if endpoint is None else (endpoint,)
-
     # answers
 
     def _models(self, tenant: Tenant) -> bytes:

@@ -75,7 +75,9 @@ def usage_of(answer: bytes) -> Usage | None:
     if prompt is None:
         prompt, output, cached = counts.input_tokens, counts.output_tokens, counts.cache_read_input_tokens
         if prompt is None:
-            return None
+            if output is None:
+                return None
+            prompt = 0  # the end of a message: its prompt was told at its start
         # messages: input_tokens leaves the cached ones out
         prompt += (cached or 0) + (counts.cache_creation_input_tokens or 0)
     details = counts.prompt_tokens_details or counts.input_tokens_details
