@@ -25,6 +25,18 @@ def _line(text: str, offset: int) -> tuple[int, int, int]:
     return start, end, after
 
 
+def _without_lines(text: str, begin: int, after: int) -> Edit:
+    """Take whole lines out; a remark at the end of one stays, on a line of its own."""
+    kept: list[str] = []
+    for line in text[begin:after].splitlines(keepends=True):
+        remark = re.search(r"(?:(?<=\s)|^)#.*", line.rstrip("\r\n"))
+        before = line[: remark.start()] if remark else ""
+        if remark and before.count("'") % 2 == 0 and before.count('"') % 2 == 0:
+            indent = before[: len(before) - len(before.lstrip())]
+            kept.append(indent + line[remark.start() :])
+    return Edit(start=begin, end=after, text="".join(kept))
+
+
 def remove_words(text: str, words: Sequence[Word]) -> tuple[Edit, ...]:
     """Take ``words`` (one setting: a flag and its values) out of the file."""
     if not words:
@@ -49,7 +61,7 @@ def _remove_lines(text: str, words: Sequence[Word]) -> tuple[Edit, ...]:
         begin, stop, after = _line(text, start)
         lead, trail = text[begin:start].strip(" \t\"'"), text[end:stop].strip(" \t\"'")
         whole = lead in ("-", "") and (not trail or trail.startswith("#"))
-        edits.append(Edit(start=begin, end=after, text="") if whole else _remove_span(text, start, end))
+        edits.append(_without_lines(text, begin, after) if whole else _remove_span(text, start, end))
     return tuple(edits)
 
 
@@ -71,7 +83,7 @@ def _remove_span(text: str, start: int, end: int) -> Edit:
         if trail == "" and before.endswith("\\"):
             back = _BLANK_BACK.search(text, 0, start)
             return Edit(start=_back(text, start) if back else start, end=end, text="")
-        return Edit(start=begin, end=after, text="")
+        return _without_lines(text, begin, after)
     if not text[begin:start].strip() or text[start - 1 : start] in ('"', "'", "(", "["):
         follow = re.compile(r"[ \t]*").match(text, end)
         return Edit(start=start, end=follow.end() if follow else end, text="")
@@ -159,7 +171,7 @@ def remove_variable(text: str, variable: EnvVar) -> tuple[Edit, ...]:
             return (Edit(start=start, end=end, text=":"),)
         if text[:begin].rstrip("\r\n").endswith("\\"):
             return (_remove_span(text, start, end),)
-        return (Edit(start=begin, end=after, text=""),)
+        return (_without_lines(text, begin, after),)
     if trail.startswith((";", "&&", "||", "|", ")", "`")) or re.search(
         r"(?:;|&&|\|\||\bthen|\bdo|\{)\s*$", text[begin:start]
     ):
@@ -204,7 +216,7 @@ def _remove_block(text: str, start: int, end: int) -> tuple[Edit, ...]:
         )
         if alone or not following:
             begin = key.start() + (1 if text[key.start()] == "\n" else 0)
-    return (Edit(start=begin, end=after, text=""),)
+    return (_without_lines(text, begin, after),)
 
 
 def _remove_flow_entry(text: str, start: int, end: int) -> tuple[Edit, ...]:

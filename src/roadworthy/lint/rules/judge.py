@@ -75,7 +75,7 @@ class Judge:
                 setting=shown,
                 status=status or given_status,
                 reason=reason or given_reason,
-                replacement=_told(given_replacement if replacement is None else replacement),
+                replacement=instead_of(given_replacement if replacement is None else replacement),
                 edits=edits,
                 offset=at,
             )
@@ -86,7 +86,7 @@ class Judge:
         return pattern.finditer(self.code)
 
 
-def _told(replacement: str) -> str:
+def instead_of(replacement: str) -> str:
     """The table speaks to a generator (emit nothing), a reader has a file in front of him."""
     return re.sub(r"^(?:Emit nothing|Omit|Drop them|Do not (?:emit|generate))\b", "leave it out", replacement)
 
