@@ -255,6 +255,13 @@ class KvEvents:
     def streams(self) -> tuple[EventStream, ...]:
         return tuple(stream for _, stream in self._sockets)
 
+    def missed(self) -> dict[str, int]:
+        """Messages lost so far, by engine that publishes."""
+        lost = dict.fromkeys(self._addresses, 0)
+        for stream in self.streams:
+            lost[stream.url] += stream.missed + stream.unreadable
+        return lost
+
     def start(self) -> None:
         """Connect in the background; an engine that is not there yet is waited for. Call it on the running loop.
 

@@ -31,6 +31,9 @@ ENGINE_GAUGES = {
     "engine_draining": "1 if the engine gets no new requests.",
     "engine_kv_usage_ratio": "KV blocks in use at the last scrape.",
     "idle_connections": "Open connections to this engine that wait for a request.",
+    "engine_prefix_bytes": "Bytes of prompts that routing expects this engine to hold.",
+    "engine_prefix_confirmed": "Beginnings of prompts that this engine's KV events have confirmed and not taken back.",
+    "engine_kv_events_missed": "KV events of this engine that were lost since the start.",
 }
 GAUGES = {
     "client_connections": "Open client connections.",
@@ -54,6 +57,7 @@ class Snapshot:
     tenants: Mapping[TenantKey, tuple[int, ...]]
     engines: Mapping[EngineKey, tuple[tuple[tuple[int, ...], float], ...]]
     retries: Mapping[str, int]
+    routed: Mapping[str, int]
     engine_gauges: Mapping[str, Mapping[str, float]]
     gauges: Mapping[str, float]
     counters: Mapping[str, int]
@@ -81,6 +85,7 @@ def snapshot(
             for key, it in tally.by_engine.items()
         },
         retries=dict(tally.retries),
+        routed=dict(tally.routed),
         engine_gauges=engine_gauges,
         gauges=gauges,
         counters=counters,
@@ -116,6 +121,10 @@ class _Families(Collector):
         for reason, count in sorted(self._taken.retries.items()):
             retries.add_metric([*self._values, reason], count)
         yield retries
+        routed = self._counter("routed", "Requests sent to an engine, by what tipped the scales.", "by")
+        for by, count in sorted(self._taken.routed.items()):
+            routed.add_metric([*self._values, by], count)
+        yield routed
         for name, text in COUNTERS.items():
             counter = self._counter(name, text)
             counter.add_metric(self._values, self._taken.counters.get(name, 0))

@@ -243,6 +243,9 @@ class Gateway:
                 "engine_draining": {one.url: int(one.draining) for one in engines},
                 "engine_kv_usage_ratio": {one.url: one.health.kv_usage_ratio for one in engines},
                 "idle_connections": {one.url: len(one.idle) for one in engines},
+                "engine_prefix_bytes": {one.url: plane.routing.held_bytes(one.url) for one in engines},
+                "engine_prefix_confirmed": {one.url: plane.routing.kv_confirmed(one.url)[0] for one in engines},
+                "engine_kv_events_missed": self._kv_events.missed(),
             },
             gauges={
                 "client_connections": len(plane.clients),

@@ -101,6 +101,7 @@ class Tally:
         self.by_tenant: dict[TenantKey, TenantSums] = {}
         self.by_engine: dict[EngineKey, EngineTimes] = {}
         self.retries: dict[str, int] = {}
+        self.routed: dict[str, int] = {}  # by what tipped the scales
         self.requests = 0
         self.output_tokens = 0
         self.recent: deque[RequestRecord] = deque(maxlen=RECENT)
@@ -126,7 +127,7 @@ class Tally:
             sink(batch)
 
     def _count(self, batch: list[RequestRecord]) -> None:
-        by_tenant, by_engine = self.by_tenant, self.by_engine
+        by_tenant, by_engine, routed = self.by_tenant, self.by_engine, self.routed
         labels: dict[str, str] = {}
         for one in batch:
             self.output_tokens += one.output_tokens
@@ -141,6 +142,7 @@ class Tally:
             sums.request_bytes += one.request_bytes
             sums.response_bytes += one.response_bytes
             if one.attempts:
+                routed[one.by] = routed.get(one.by, 0) + 1
                 model = labels.get(one.model)
                 if model is None:
                     model = labels[one.model] = self._model_label(one.model)

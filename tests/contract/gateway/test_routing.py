@@ -11,6 +11,7 @@ import pytest
 import zmq
 
 from fakes.engine import Answer, Asked, FakeEngine, completion, hang, plain
+from roadworthy.gateway import metrics
 from roadworthy.route.settings import LongLane, RoutingSettings
 from roadworthy.spec.values import Tenant
 from support.gateway import RawClient, chat, client_of, gateway_before, post, run, until
@@ -248,9 +249,17 @@ def test_what_an_engine_evicts_is_no_longer_looked_for_there() -> None:
             for count in (1, 2, 3):
                 await ask_ok(client, prompt)
                 assert served([first, second]) == [count, 0]
+            page = metrics.render(gateway.snapshot()).decode()
+            assert f'roadworthy_gateway_engine_prefix_confirmed{{endpoint="{first.url}"}} 7.0' in page
             publisher.say({"type": "BlockRemoved", "block_hashes": list(range(10, 126)), "medium": "GPU"})
             await until(lambda: stream.expected == publisher.sent)
+            page = metrics.render(gateway.snapshot()).decode()
+            assert f'roadworthy_gateway_engine_kv_events_missed{{endpoint="{first.url}"}} 0.0' in page
+            assert f'roadworthy_gateway_engine_prefix_confirmed{{endpoint="{first.url}"}} 0.0' in page
             await ask_ok(client, prompt)
             assert served([first, second]) == [3, 1]
+            page = metrics.render(gateway.snapshot()).decode()
+            assert 'roadworthy_gateway_routed_total{by="prefix"} 2.0' in page
+            assert 'roadworthy_gateway_routed_total{by="load"} 2.0' in page
 
     run(test)

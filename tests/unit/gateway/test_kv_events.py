@@ -199,6 +199,9 @@ def test_messages_come_over_a_real_socket_in_order_more_than_one_turn_takes_and_
             await until(lambda: sum(call[0] == "stored" for call in listener.calls) == messages)
             assert [call[3][0] for call in listener.calls if call[0] == "stored"] == list(range(messages))
             assert events.streams[0].missed == 0
+            assert events.missed() == {URL: 0}
+            publisher.send_multipart([b"", (number + messages + 3).to_bytes(8, "big"), packed()])
+            await until(lambda: events.missed() == {URL: 3})
         finally:
             await events.stop()
             await events.stop()
