@@ -10,8 +10,8 @@ import httpx
 import pytest
 import yaml
 
-from roadworthy.gateway.data.record import RequestRecord
-from roadworthy.gateway.metrics import GatewayMetrics
+from fakes.engine import FakeEngine, plain
+from support.gateway import KEY, gateway_before, run
 from support.metrics import metric_names
 from support.rendering import LLAMA_ON_8_H100, render_input, rendered
 
@@ -42,30 +42,32 @@ def series(exposition: str) -> set[str]:
     return {re.split(r"[{ ]", line, maxsplit=1)[0] for line in exposition.splitlines() if line and line[0] != "#"}
 
 
+@pytest.fixture(scope="module")
 def gateway_series() -> set[str]:
-    """What a gateway exports after one request."""
+    """What a gateway exports after one request that went well and one that a full engine sent elsewhere."""
+    found: set[str] = set()
 
-    class One:
-        url, models, in_flight, healthy = "http://e0:8000", ("m",), 0, True
+    async def inside() -> None:
+        async with (
+            FakeEngine(plain(503)) as full,
+            FakeEngine() as engine,
+            gateway_before(full, engine) as gateway,
+            httpx.AsyncClient(headers={"authorization": f"Bearer {KEY}"}) as client,
+        ):
+            for _ in range(2):
+                body = {"model": "m", "messages": [], "stream": True}
+                answer = await client.post(f"{gateway.data_url}/v1/chat/completions", json=body)
+                assert answer.status_code == 200
+            found.update(series((await client.get(f"{gateway.admin_url}/metrics")).text))
 
-        class health:  # noqa: N801 - stands in for an attribute
-            kv_usage_ratio = 0.0
-
-    metrics = GatewayMetrics([One()], client_connections=lambda: 0)  # type: ignore[list-item]
-    metrics.retried("connect")
-    metrics.add(
-        RequestRecord(
-            tenant_id="t", model="m", endpoint="http://e0:8000", ending="ok", status=200, attempts=1, request_bytes=1,
-            response_bytes=1, ttft_s=0.5, duration_s=1.0, prompt_tokens=1, output_tokens=1,
-        )
-    )  # fmt: skip
-    return series(metrics.render().decode())
+    run(inside)
+    return found
 
 
-def test_what_gateways_are_asked_for_they_export() -> None:
-    missing = {name: where for name, where in asked().items() if name.startswith("roadworthy_")}
-    assert missing, "no rule looks at gateways"
-    assert {name: where for name, where in missing.items() if name not in gateway_series()} == {}
+def test_what_gateways_are_asked_for_they_export(gateway_series: set[str]) -> None:
+    wanted = {name: where for name, where in asked().items() if name.startswith("roadworthy_")}
+    assert wanted, "no rule looks at gateways"
+    assert {name: where for name, where in wanted.items() if name not in gateway_series} == {}
 
 
 def test_recorded_names_that_are_read_are_recorded() -> None:

@@ -14,6 +14,7 @@ import yaml
 from roadworthy.render.services.prometheus import all_alerts
 from support.rendering import LLAMA_ON_8_H100, V4_ON_32_H100, render_input, rendered, write
 
+pytestmark = pytest.mark.timeout(300)
 WITH_SLA = LLAMA_ON_8_H100 + "sla: {ttft_p99: 900ms, tpot_p99: 200ms, success: 99%}\n"
 DOCUMENTS = {
     "v4 without promises": V4_ON_32_H100,
@@ -33,7 +34,7 @@ def promtool() -> str:
 
 
 def run(promtool: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([promtool, *arguments], cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run([promtool, *arguments], cwd=folder, capture_output=True, text=True, timeout=280, check=False)
 
 
 @pytest.mark.parametrize("case", DOCUMENTS)

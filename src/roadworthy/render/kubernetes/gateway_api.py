@@ -65,7 +65,7 @@ def _route(inputs: RenderInput) -> Node:
                 {
                     "path": {
                         "type": "PathPrefix",
-                        "value": said("/v1/", "the gateway answers 404 to all else; so does the edge"),
+                        "value": said("/", "the gateway answers 404 to what it does not serve"),
                     }
                 }
             ],

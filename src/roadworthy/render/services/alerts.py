@@ -37,7 +37,7 @@ class Alert:
     runbook: str
     fires: tuple[Series, ...]
     quiet: tuple[Series, ...]
-    at_minute: int = 20
+    at_minute: int = 12
 
 
 def engine_series(name: str, values: str) -> Series:

@@ -42,6 +42,8 @@ class Edge:
     file: str
     upstream: Upstream
     retry: Mapping[str, Node]
+    prefix: str = "/"
+    prefix_why: str = "the gateway answers 404 to what it does not serve"
     drop_headers: tuple[str, ...] = ()
 
 
@@ -134,6 +136,8 @@ def _engine_edge(inputs: RenderInput) -> Edge:
                 "a full engine refuses before it starts; streams refused inside a 200 are seen by the gateway only",
             ),
         },
+        prefix="/v1/",
+        prefix_why="all else is 404: engines' other routes have no key",
         drop_headers=STEERING_HEADERS,
     )
 
@@ -329,7 +333,7 @@ def _routes(edge: Edge) -> Node:
                     {
                         "name": "streams",
                         "match": {
-                            "prefix": "/v1/",
+                            "prefix": edge.prefix,
                             "headers": [{"name": "accept", "string_match": {"contains": "text/event-stream"}}],
                         },
                         "route": _route(
@@ -338,9 +342,7 @@ def _routes(edge: Edge) -> Node:
                     },
                     {
                         "name": "plain",
-                        "match": said(
-                            {"prefix": "/v1/"}, "everything outside /v1 stays 404: engines' other routes have no key"
-                        ),
+                        "match": said({"prefix": edge.prefix}, edge.prefix_why),
                         "route": _route(edge, "DEFAULT", "answers at once; held back first when all is full"),
                     },
                 ],

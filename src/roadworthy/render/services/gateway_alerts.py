@@ -16,7 +16,7 @@ FAST_BURN, SLOW_BURN = 14.4, 6.0
 
 def gateway_alerts(inputs: RenderInput) -> tuple[Alert, ...]:
     """Every alert that the gateways' metrics can raise; time to first token only where the document promises one."""
-    return (*_reachable(), *_latency(inputs), *_failures(inputs), *_routing(), *_tenants())
+    return (*_reachable(), *_latency(inputs), *_failures(inputs), *_routing(), *_itself(), *_tenants())
 
 
 def _reachable() -> tuple[Alert, ...]:
@@ -39,7 +39,7 @@ def _latency(inputs: RenderInput) -> tuple[Alert, ...]:
     limit_s = inputs.deployment.sla.ttft_p99_s
     if limit_s is None:
         return ()
-    labels = 'model="m",endpoint="http://e0:8000",outcome="ok"'
+    labels = 'model="m",endpoint="http://e0:8000",operation="chat",outcome="ok"'
     return (
         Alert(
             name="TtftMissed",
@@ -65,8 +65,8 @@ def _failures(inputs: RenderInput) -> tuple[Alert, ...]:
     success = inputs.deployment.sla.success_ratio
     budget = max(1 - success, 0.0) if success is not None else DEFAULT_BUDGET_RATIO
     promised = "sla.success" if success is not None else "99.9 %, a default"
-    ok = 'roadworthy_gateway_requests_total{tenant="t",outcome="ok",status_class="2xx"}'
-    bad = 'roadworthy_gateway_requests_total{tenant="t",outcome="engine_error",status_class="5xx"}'
+    ok = 'roadworthy_gateway_requests_total{tenant="t",operation="chat",outcome="ok",status_class="2xx"}'
+    bad = 'roadworthy_gateway_requests_total{tenant="t",operation="chat",outcome="engine_error",status_class="5xx"}'
     return (
         Alert(
             name="RequestsFail",
@@ -88,9 +88,9 @@ def _failures(inputs: RenderInput) -> tuple[Alert, ...]:
             why=f"failures use up a month's budget of {promised} within five days",
             summary="some requests fail through engines or gateway",
             runbook="As RequestsFail; there is time until the working day.",
-            fires=((ok, "0+60x60"), (bad, "0+60x60")),
-            quiet=((ok, "0+60x60"), (bad, "0x60")),
-            at_minute=50,
+            fires=((ok, "0+60x30"), (bad, "0+60x30")),
+            quiet=((ok, "0+60x30"), (bad, "0x30")),
+            at_minute=25,
         ),
     )
 
@@ -123,7 +123,35 @@ def _routing() -> tuple[Alert, ...]:
     )
 
 
+def _itself() -> tuple[Alert, ...]:
+    return (
+        Alert(
+            name="GatewayWorkerDied",
+            expr="increase(roadworthy_gateway_worker_restarts_total[15m]) > 0",
+            for_="0m",
+            severity="warning",
+            why="a worker was started again; its streams were cut",
+            summary="a worker of {{ $labels.instance }} died and was started again",
+            runbook="The gateway's log around that time; memory of the pod or unit (killed?).",
+            fires=(('roadworthy_gateway_worker_restarts_total{instance="g0:8081"}', "0x10 1x20"),),
+            quiet=(('roadworthy_gateway_worker_restarts_total{instance="g0:8081"}', "1x30"),),
+        ),
+        Alert(
+            name="DocumentRefused",
+            expr="increase(roadworthy_gateway_reloads_refused_total[1h]) > 0",
+            for_="0m",
+            severity="warning",
+            why="a changed document was refused; the one before stays in force, and a restart would fail",
+            summary="{{ $labels.instance }} refused a changed document",
+            runbook="`roadworthy spec check` names every problem in it; mend it and reload again.",
+            fires=(('roadworthy_gateway_reloads_refused_total{instance="g0:8081"}', "0x10 1x20"),),
+            quiet=(('roadworthy_gateway_reloads_refused_total{instance="g0:8081"}', "1x30"),),
+        ),
+    )
+
+
 def _tenants() -> tuple[Alert, ...]:
+    refused = 'roadworthy_gateway_requests_total{tenant="t",operation="chat",outcome="refused",status_class="4xx"}'
     return (
         Alert(
             name="TenantRefused",
@@ -133,9 +161,9 @@ def _tenants() -> tuple[Alert, ...]:
             why="a tenant that lives at its limit needs a larger one, or a talk",
             summary="tenant {{ $labels.tenant }} is refused again and again",
             runbook="Its rpm and concurrency in the document against its traffic; nothing is broken.",
-            fires=(('roadworthy_gateway_requests_total{tenant="t",outcome="refused",status_class="4xx"}', "0+60x40"),),
-            quiet=(('roadworthy_gateway_requests_total{tenant="t",outcome="refused",status_class="4xx"}', "0+1x40"),),
-            at_minute=35,
+            fires=((refused, "0+60x40"),),
+            quiet=((refused, "0+1x40"),),
+            at_minute=24,
         ),
     )
 

@@ -56,8 +56,11 @@ def _clients(inputs: RenderInput) -> Row:
             ),
             Panel(
                 title="Time per output token, p99",
-                why="Mean gap of each request, by engine; the line is sla.tpot_p99. The worst engine decides.",
-                queries=((f"engine:tpot_seconds:p99_5m{ENGINES}", RANK),),
+                why="Mean gap of each request: as clients see it, and by engine; the line is sla.tpot_p99.",
+                queries=(
+                    ("gateway:tpot_seconds:p99_5m", "{{model}} at the gateway"),
+                    (f"engine:tpot_seconds:p99_5m{ENGINES}", RANK),
+                ),
                 unit="s",
                 limit=sla.tpot_p99_s,
             ),

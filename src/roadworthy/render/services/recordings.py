@@ -95,15 +95,23 @@ def _failed(window: str) -> str:
     )
 
 
+GENERATING = '{outcome="ok", operation=~"chat|text_completion|responses|messages"}'
+"""Requests that went well and generate tokens; embeddings and the like have no first token to wait for."""
+
 GATEWAY_RECORDINGS = (
     Recording(
         name="gateway:ttft_seconds:p99_5m",
-        expr=_quantile(0.99, "roadworthy_gateway_ttft_seconds", "model", '{outcome="ok"}'),
+        expr=_quantile(0.99, "roadworthy_gateway_ttft_seconds", "model", GENERATING),
         why="whole request read to first event relayed: what the client waits for",
     ),
     Recording(
+        name="gateway:tpot_seconds:p99_5m",
+        expr=_quantile(0.99, "roadworthy_gateway_time_per_output_token_seconds", "model", GENERATING),
+        why="first event to the end over the tokens after the first, as clients see it",
+    ),
+    Recording(
         name="gateway:duration_seconds:p99_5m",
-        expr=_quantile(0.99, "roadworthy_gateway_request_duration_seconds", "model", '{outcome="ok"}'),
+        expr=_quantile(0.99, "roadworthy_gateway_request_duration_seconds", "model", GENERATING),
         why="whole request read to its end",
     ),
     *(

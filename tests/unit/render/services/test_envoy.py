@@ -83,8 +83,9 @@ def test_streams_have_breakers_of_their_own() -> None:
     assert thresholds["HIGH"] > thresholds["DEFAULT"]
 
 
-def test_only_api_paths_are_passed_on() -> None:
+def test_only_api_paths_are_passed_on_to_engines_and_the_gateway_judges_for_itself() -> None:
     assert {route["match"]["prefix"] for route in routes("envoy-engines.yaml")} == {"/v1/"}
+    assert {route["match"]["prefix"] for route in routes()} == {"/"}
 
 
 def test_the_access_log_holds_no_body_no_key_and_no_session() -> None:
