@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import itertools
 import json
+import multiprocessing
 import re
 import sys
 import time
@@ -25,6 +27,7 @@ from roadworthy.gateway.service import Gateway
 from roadworthy.spec.values import Tenant
 
 AT_ONCE = 96
+PART = 50_000
 TICK_S = 0.04
 SILENT_TICKS = 12
 """A connection that says nothing for so many turns is waiting for more of a body: not answered, not closed."""
@@ -206,6 +209,12 @@ class Outcome:
     problems: list[tuple[int | None, str, str]] = field(default_factory=list)
     seconds: float = 0.0
 
+    def add(self, other: Outcome) -> None:
+        self.cases += other.cases
+        self.kinds += other.kinds
+        self.endings += other.endings
+        self.problems += other.problems
+
     def note(self, seed: int | None, name: str, what: str) -> None:
         if len(self.problems) < 1000:
             self.problems.append((seed, name, what))
@@ -228,7 +237,7 @@ async def _one(port: int, seed: int, outcome: Outcome) -> None:
         outcome.note(seed, case.name, problem)
 
 
-async def attack(seeds: Iterable[int], *, progress: bool = False) -> Outcome:
+async def attack(seeds: Iterable[int]) -> Outcome:
     """Send the cases of ``seeds`` to a gateway of this process before a strict engine."""
     outcome = Outcome()
     loop = asyncio.get_running_loop()
@@ -243,12 +252,6 @@ async def attack(seeds: Iterable[int], *, progress: bool = False) -> Outcome:
             async def worker() -> None:
                 for seed in left:
                     await _one(port, seed, outcome)
-                    if progress and outcome.cases % 20_000 == 0:
-                        print(
-                            f"{outcome.cases:>9} requests, {len(outcome.problems)} problems",
-                            file=sys.stderr,
-                            flush=True,
-                        )
 
             await asyncio.gather(*(worker() for _ in range(AT_ONCE)))
             await _check_end(gateway, engine, outcome)
@@ -282,9 +285,23 @@ def _told(context: dict[str, Any]) -> str:
     return f"{context.get('message')} {where}"
 
 
-def run(seeds: Iterable[int], *, progress: bool = False) -> Outcome:
+def run(seeds: Iterable[int]) -> Outcome:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(attack(seeds, progress=progress))
+        return runner.run(attack(seeds))
+
+
+def run_parts(first: int, count: int, processes: int) -> Outcome:
+    """The same cases, dealt out to processes with a gateway each, in parts of at most 50,000."""
+    parts = [range(at, min(at + PART, first + count)) for at in range(first, first + count, PART)]
+    whole = Outcome()
+    started_s = time.monotonic()
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(processes, mp_context=context) as pool:
+        for found in pool.map(run, parts):
+            whole.add(found)
+            print(f"{whole.cases:>9} requests, {len(whole.problems)} problems", file=sys.stderr, flush=True)
+    whole.seconds = time.monotonic() - started_s
+    return whole
 
 
 def report(outcome: Outcome, folder: Path, out: Path | None = None) -> int:
