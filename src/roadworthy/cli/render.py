@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 )
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Folder; files go to OUT/TARGET/.")
 @click.option("--layout", metavar="TEXT", help="Render this split, such as 'TP8 PP4', not the plan's first.")
+@click.option(
+    "--topology", metavar="FILE", help="Output of `nvidia-smi topo -m`: which GPUs, NICs and cores belong together."
+)
 @click.option("--explain", is_flag=True, help="Print every setting with its value, reason and source.")
 @click.option(
     "--diff", "compare", is_flag=True, help="Print what would change in OUT, write nothing; exit 1 if anything."
@@ -35,6 +38,7 @@ def command(
     targets: tuple[str, ...],
     out: Path | None,
     layout: str | None,
+    topology: str | None,
     explain: bool,
     compare: bool,
     as_json: bool,
@@ -47,6 +51,8 @@ def command(
         raise SpecError("--out: nothing given, wanted a folder", hint="--out build/rendered")
     names = target_names(targets)
     inputs, why = render_input(spec, layout)
+    if topology is not None:
+        inputs = with_topology(inputs, topology)
     rendered = render(inputs, names)
     if compare and out is not None:
         return _compare(out, rendered, as_json=as_json)
@@ -105,6 +111,25 @@ def render_input(spec: str, layout: str | None) -> tuple[RenderInput, str]:
         why += "; it may not fit: " + "; ".join(chosen.reasons)
     inputs = RenderInput(deployment=planned.deployment, model=planned.model, gpu=planned.gpu, chosen=chosen)
     return inputs, why
+
+
+def with_topology(inputs: RenderInput, path: str) -> RenderInput:
+    """``inputs`` with what the matrix in ``path`` tells of a host; what the document says itself stays."""
+    from dataclasses import replace
+
+    from roadworthy.adapters.files import read_text
+    from roadworthy.cli.output import say
+    from roadworthy.render.topology import fitting, read_topology
+
+    topology = read_topology(read_text(path, what="the output of `nvidia-smi topo -m`"), source=path)
+    cluster = inputs.deployment.cluster
+    found = fitting(topology, cluster, source=path)
+    for name, values in found.items():
+        say(f"{path}: cluster.{name}: [{', '.join(str(value) for value in values)}]")
+    if not topology.compute_nics and not cluster.hcas:
+        say(f"{path}: no NICs taken: not every GPU has one of its own near, or others are as near; name cluster.hcas")
+    filled = replace(inputs.deployment, cluster=replace(cluster, **found))  # type: ignore[arg-type]
+    return replace(inputs, deployment=filled, topology=topology)
 
 
 def _first(planned: Planned) -> tuple[LayoutPlan, str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from roadworthy.render.emit import field
-from roadworthy.render.host_prep_fabric import fabric_page
+from roadworthy.render.host_prep_fabric import fabric_page, topology_page
 from roadworthy.render.host_prep_janitor import JANITOR, JANITOR_SERVICE, JANITOR_TIMER
 from roadworthy.render.host_prep_readme import readme
 from roadworthy.render.host_prep_scripts import APPLY, UNDO
@@ -55,6 +55,7 @@ def host_prep_target(inputs: RenderInput) -> tuple[Artifact, ...]:
         Artifact(path="apply.sh", text=APPLY, mode=0o755),
         Artifact(path="undo.sh", text=UNDO, mode=0o755),
         Artifact(path="fabric.md", text=fabric_page(inputs)),
+        *((Artifact(path="topology.md", text=topology_page(inputs, inputs.topology)),) if inputs.topology else ()),
         Artifact(path="README.md", text=readme(inputs)),
     )
 

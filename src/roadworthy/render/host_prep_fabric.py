@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from roadworthy.render.engine_environment import ECN_CAPABLE
+from roadworthy.render.markdown import code, table
 
 if TYPE_CHECKING:
+    from roadworthy.render.topology import Topology
     from roadworthy.render.values import RenderInput
 
 USUAL_DSCP = 26
@@ -115,6 +117,36 @@ def fabric_page(inputs: RenderInput) -> str:
     if cluster.fabric != "ethernet":
         parts.append(_INFINIBAND)
     return "\n\n".join([*parts, _MEASURE]) + "\n"
+
+
+_TOPOLOGY = """\
+# GPUs, NICs and cores of a host of {name}
+
+From `nvidia-smi topo -m` on one host; the others must be wired alike. A NIC is a GPU's own when both sit below one PCIe
+switch (PIX, PXB).
+
+{table}
+
+{others}"""
+
+
+def topology_page(inputs: RenderInput, topology: Topology) -> str:
+    """``topology.md``: what belongs together, and which NICs serve something else."""
+    rows = [
+        (
+            str(place.gpu),
+            "unknown" if place.numa_node is None else str(place.numa_node),
+            place.cores or "unknown",
+            ", ".join(code(nic) for nic in place.nics) or "none near",
+        )
+        for place in topology.gpus
+    ]
+    others = ", ".join(code(nic) for nic in topology.other_nics)
+    return _TOPOLOGY.format(
+        name=inputs.deployment.name,
+        table=table(("GPU", "socket (NUMA node)", "cores", "NICs of its own"), rows),
+        others=f"Near no GPU, so for storage or management: {others}.\n" if others else "Every NIC is near a GPU.\n",
+    )
 
 
 def _base(hcas: tuple[str, ...]) -> set[str]:

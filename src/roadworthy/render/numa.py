@@ -35,7 +35,7 @@ def numa_flags(inputs: RenderInput, place: EnginePlace) -> Iterator[Emitted]:
         )  # fmt: skip
         mine = " ".join(str(sockets[device]) for device in place.devices)
         yield flag(
-            "--numa-bind-nodes", mine, "the NUMA node of each GPU, as cluster.gpu_numa_nodes says", SOURCE
+            "--numa-bind-nodes", mine, "the NUMA node of each GPU, as the host numbers them", SOURCE
         )  # fmt: skip
     elif asked is True:
         yield flag("--numa-bind", None, "fixed in the document; vLLM finds the nodes itself", "engine.settings")

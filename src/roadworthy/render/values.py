@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from roadworthy.catalog.gpus import Gpu
     from roadworthy.plan.values import LayoutPlan
+    from roadworthy.render.topology import Topology
     from roadworthy.spec.model import ModelSpec
     from roadworthy.spec.values import Deployment, Scalar
 
@@ -57,9 +58,13 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderInput:
-    """What every target is made from: the document, and the layout that `plan` puts first (or that was asked for)."""
+    """What every target is made from: the document, and the layout that `plan` puts first (or that was asked for).
+
+    ``topology`` is the matrix of one of the hosts where one was given; what it adds to ``cluster`` is there already.
+    """
 
     deployment: Deployment
     model: ModelSpec
     gpu: Gpu
     chosen: LayoutPlan
+    topology: Topology | None = None
