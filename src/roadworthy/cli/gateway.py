@@ -99,6 +99,7 @@ class _Service:
             loop.add_signal_handler(signal.SIGUSR2, lambda: self._spawn(self._upgrade()))
             await self._announce()
             gc.collect()
+            gc.set_threshold(10_000, 20, 50)  # a request makes no cycles: looking for them often finds nothing
             gc.freeze()  # what lives as long as the process is not looked through again and again
             await self._stop.wait()
             # a second signal means now: what is in progress is cut

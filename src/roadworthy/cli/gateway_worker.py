@@ -28,6 +28,7 @@ def main(arguments: list[str]) -> None:
     data_socket = socket.socket(fileno=found.data_fd)
     data_socket.setblocking(False)
     worker = Worker(str(found.index), data_socket, lambda text: divided(options.configure(text), found.index))
+    gc.set_threshold(10_000, 20, 50)  # a request makes no cycles: looking for them often finds nothing
     gc.freeze()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(worker.run(socket.socket(fileno=found.link_fd)))

@@ -29,6 +29,10 @@ def response_head(
     status: int, content_type: bytes, headers: bytes, framing: bytes, close: bool, request: Request
 ) -> bytes:
     """Status line and headers. ``headers`` and ``framing`` are whole lines."""
+    if status == 200 and request.id and content_type and not close and request.head.version == "1.1":
+        return b"HTTP/1.1 200 OK\r\nx-request-id: %b\r\ncontent-type: %b\r\n%b%b\r\n" % (
+            request.id, content_type, headers, framing,
+        )  # fmt: skip
     line = _LINES.get(status) or b"HTTP/1.1 %d Status\r\n" % status
     if request.id:
         line += b"x-request-id: %b\r\n" % request.id

@@ -249,9 +249,7 @@ class ClientConnection(asyncio.Protocol):
                 elif self._parse_error is not None:
                     refused = self._parse_error
                     self._plane.turned_away(refused, self._request)
-                    self._close_after = True
-                    dialect = self._request.head.dialect
-                    self._answer(refused.status, error_body(refused, dialect), self._request, refusal_headers(refused))
+                    self.refuse(refused, self._request, close=True)
                 elif self._tail:
                     data, self._tail = self._tail, b""
                     if not self._out.is_closing():
@@ -283,29 +281,34 @@ class ClientConnection(asyncio.Protocol):
 
     # answers
 
-    def refuse(self, refused: Refused, request: Request) -> None:
-        """Our own error as a response."""
+    def refuse(self, refused: Refused, request: Request, *, close: bool = False) -> None:
+        """Our own error as a response; ``close`` when it is not safe to read on."""
         body = error_body(refused, request.head.dialect)
-        self.respond(refused.status, body, request, headers=refusal_headers(refused))
+        self.respond(refused.status, body, request, refusal_headers(refused), close=close)
 
     def respond(
-        self, status: int, body: bytes, request: Request, *, content_type: bytes = JSON, headers: bytes = b""
+        self,
+        status: int,
+        body: bytes,
+        request: Request,
+        headers: bytes = b"",
+        content_type: bytes = JSON,
+        *,
+        close: bool = False,
     ) -> None:
         """A whole response; afterwards the connection is kept if the client and we both want that."""
-        self._close_after = not request.head.keep_alive or self._plane.draining or self._plane.retiring
-        self._answer(status, body, request, headers, content_type)
-
-    def _answer(self, status: int, body: bytes, request: Request, headers: bytes, content_type: bytes = JSON) -> None:
+        head, plane = request.head, self._plane
+        close = close or not head.keep_alive or plane.draining or plane.retiring
         framing = b"content-length: %d\r\n" % len(body)
-        head = response_head(status, content_type, headers, framing, self._close_after, request)
-        if request.head.method == "HEAD":
+        start = response_head(status, content_type, headers, framing, close, request)
+        if head.method == "HEAD":
             body = b""
         if len(body) > LARGE_BYTES:
-            self._write(head)
+            self._write(start)
             self._write(body)
         else:
-            self._write(head + body)
-        if self._close_after:
+            self._write(start + body)
+        if close:
             self._linger()
 
     def begin_stream(

@@ -215,10 +215,13 @@ class EngineConnection(asyncio.Protocol):
 
     def _deliver(self, exchange: Exchange) -> None:
         parts, complete = self._parts, self._complete
-        if parts:
-            self._parts = []
         if complete:
             self._finish_answer()
+            if self._head_seen and len(parts) == 1:  # a whole answer in one read, as most that are no streams come
+                exchange.engine_whole(self, self._status, self._content_type, parts[0])
+                return
+        if parts:
+            self._parts = []
         if self._head_seen:
             self._head_seen = False
             exchange.engine_head(self, self._status, self._content_type)

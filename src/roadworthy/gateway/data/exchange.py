@@ -227,6 +227,24 @@ class Exchange:
             else:
                 self._parts.append(data)
 
+    def engine_whole(self, connection: EngineConnection, status: int, content_type: bytes, data: bytes) -> None:
+        """A whole answer at once."""
+        if (
+            connection is self._connection
+            and status == 200
+            and not self._work.stream
+            and len(data) <= self._plane.limits.plain_answer_bytes
+        ):
+            self._connection = None
+            self._status, self._content_type = status, content_type
+            self._phase = "collect"
+            self._parts = [data]
+            self._respond_plain()
+        else:
+            self.engine_head(connection, status, content_type)
+            self.engine_data(connection, data)
+            self.engine_complete(connection)
+
     def engine_complete(self, connection: EngineConnection) -> None:
         if connection is not self._connection:
             return
@@ -282,7 +300,11 @@ class Exchange:
         if first:
             gate.passed(first, connection.last_byte_s)
         self._client.begin_stream(
-            self._request, content_type=self._content_type, headers=self._own_headers(), exchange=self, first=first
+            self._request,
+            content_type=self._content_type,
+            headers=self._plane.own_headers(self._outcome, self._work.route.model),
+            exchange=self,
+            first=first,
         )
         self._pass_whole_reads(connection, gate)
 
@@ -313,13 +335,9 @@ class Exchange:
         else:
             self._settle("rejected", status)
             answer = self._plane.readable_error(answer, status, self._request)
-        self._client.respond(
-            status, answer, self._request, content_type=self._content_type, headers=self._own_headers()
-        )
+        headers = self._plane.own_headers(self._outcome, self._work.route.model)
+        self._client.respond(status, answer, self._request, headers, self._content_type)
         self._client.exchange_over(self)
-
-    def _own_headers(self) -> bytes:
-        return self._plane.own_headers(self._outcome, self._work.route.model)
 
     # what the client does
 
@@ -381,7 +399,8 @@ class Exchange:
             task.cancel()
 
     def _let_go(self, *, answered: bool, prompt_tokens: int | None = None) -> None:
-        self._drop_connection()
+        if self._connection is not None or self._connect_task is not None:
+            self._drop_connection()
         endpoint, self._endpoint = self._endpoint, None
         if endpoint is not None:
             endpoint.end()

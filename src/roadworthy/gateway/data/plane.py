@@ -31,10 +31,8 @@ if TYPE_CHECKING:
     from roadworthy.gateway.data.routes import Route
     from roadworthy.gateway.endpoints import Endpoint
     from roadworthy.gateway.trace import Tracer
-    from roadworthy.route.admit import Lease
     from roadworthy.route.settings import RoutingSettings
     from roadworthy.route.tenants import TenantBook
-    from roadworthy.route.values import RouteRequest
     from roadworthy.spec.values import Tenant
 
 LAST_WORDS_S = 0.5
@@ -176,7 +174,7 @@ class DataPlane:
                 work = self._stored(request, principal)
             else:
                 work = self._work(request, route, principal)
-            lease = self._admit(principal.tenant, work.route, started_s)
+            lease = self.admission.admit(principal.tenant, work.route, started_s)
         except Refused as refused:
             self.turned_away(refused, request)
             client.refuse(refused, request)
@@ -211,9 +209,6 @@ class DataPlane:
             return ""
         request.trace, trace = self._tracer.begin(request.head.traceparent)
         return trace
-
-    def _admit(self, tenant: Tenant, route: RouteRequest, now_s: float) -> Lease:
-        return self.admission.admit(tenant, route, now_s)
 
     # stored responses
 
