@@ -29,6 +29,7 @@ from roadworthy.adapters.files import write_atomically
 from roadworthy.adapters.ports import free_ports
 
 FROZEN_S = 4.0
+BETWEEN_S = 3.0
 AFTERWARDS_S = 5.0
 IDLE_WITHIN_S = 5.0
 ENGINE_ENDINGS = frozenset({"engine_error", "engine_timeout", "no_engine"})
@@ -87,7 +88,8 @@ class Troubles:
     def run(self, seconds: float) -> None:
         started_s = time.monotonic()
         for share, what, act in self.plan():
-            time.sleep(max(0.0, started_s + share * seconds - time.monotonic()))
+            # an engine that took long to start moves what follows, not on top of each other
+            time.sleep(max(BETWEEN_S, started_s + share * seconds - time.monotonic()))
             act()
             self.done.append(what)
             say(f"{time.monotonic() - started_s:6.1f} s  {what}")
