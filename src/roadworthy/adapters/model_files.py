@@ -42,6 +42,19 @@ def resolve_model(ref: ModelRef, *, base: Path) -> ModelSpec:
     return _from_files(ref, place)
 
 
+class _TwiceError(Exception):
+    """A key that an object of the file has twice; JSON readers would silently take the last."""
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    read: dict[str, object] = {}
+    for key, value in pairs:
+        if key in read and read[key] != value:
+            raise _TwiceError(key)
+        read[key] = value
+    return read
+
+
 def _missing(ref: ModelRef, place: Path) -> SpecError:
     return SpecError(
         f"model.config: there is no {place}",
@@ -60,7 +73,17 @@ def _from_files(ref: ModelRef, place: Path) -> ModelSpec:
     file = place / "config.json" if place.is_dir() else place
     text = read_text(file, what="a model's config.json", limit_bytes=CONFIG_BYTES_MAX)
     try:
-        config = json.loads(text)
+        config = json.loads(text, object_pairs_hook=_once)
+    except _TwiceError as error:
+        raise SpecError(
+            f"{file}: a field is there twice",
+            problems=(
+                Problem(
+                    path=str(error), seen="twice, with different values", wanted="each field once",
+                    hint="keep the value of the config.json published beside the weights",
+                ),
+            ),
+        ) from None  # fmt: skip
     except (ValueError, RecursionError) as error:  # ValueError also of a number with thousands of digits
         where = f" line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
         raise SpecError(

@@ -11,15 +11,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from roadworthy.advise.ranking import distinct, name_of
+from roadworthy.catalog.engines import sequences_ceiling
 from roadworthy.plan.operating import operating_point
 from roadworthy.plan.workload import demand_of
 
 if TYPE_CHECKING:
     from roadworthy.plan.values import LayoutPlan, Plan
     from roadworthy.spec.values import RequestProfile
-
-SEQUENCES_MAX = 1024
-"""Requests in flight on one data-parallel rank beyond which no level is looked at (vLLM's own default ceiling)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +52,7 @@ def _levels(label: str, judged: LayoutPlan, workload: RequestProfile) -> Iterabl
     assert isinstance(tokens_max, int)
     holds = max(0, judged.kv_blocks - 1) // judged.cache.held_blocks(round(demand.context_mean))
     engines, gpus = layout.dp * layout.replicas, layout.world_size * layout.replicas
-    for level in _doubling(min(holds, SEQUENCES_MAX)):
+    for level in _doubling(min(holds, sequences_ceiling())):
         point = operating_point(
             judged.step_time, demand, concurrency=float(level), max_num_batched_tokens=tokens_max
         )  # fmt: skip

@@ -66,6 +66,7 @@ def finish(
     name = "max_position_embeddings" if fields.has("max_position_embeddings") else "model_max_length"
     if not fields.has(name):
         name = "max_position_embeddings"
+    fields.number_format()
     linear, expert = stored_formats(fields, model_id)
     spec = {
         "hidden_size": fields.count("hidden_size"),

@@ -89,7 +89,7 @@ def _gqa(fields: ConfigFields, architecture: str) -> GqaAttention:
     return GqaAttention(
         heads=heads,
         kv_heads=kv_heads,
-        head_dim=fields.count("head_dim", default=max(hidden // heads, 1)),
+        head_dim=fields.head_dim("head_dim", default=max(hidden // heads, 1)),
         bias=architecture == "Qwen2ForCausalLM",
         qk_norm=architecture.startswith("Qwen3"),
     )
@@ -150,7 +150,7 @@ def _kimi_layers(fields: ConfigFields, *, latent: bool) -> tuple[Layer, ...]:
         linear.complain("use_full_rank_gate", "true for Kimi-K3, false for Kimi-Linear")
     kda = KdaAttention(
         heads=linear.count("num_heads"),
-        head_dim=linear.count("head_dim"),
+        head_dim=linear.head_dim("head_dim"),
         conv_kernel=linear.count("short_conv_kernel_size", most=64),
         full_rank_gate=full_rank,
     )
@@ -214,7 +214,7 @@ def _v4_attention(fields: ConfigFields) -> V4Attention:
     fields.divides("num_attention_heads", "o_groups", heads, groups)
     return V4Attention(
         heads=heads,
-        head_dim=fields.count("head_dim"),
+        head_dim=fields.head_dim("head_dim"),
         rope_head_dim=fields.count("qk_rope_head_dim"),
         q_lora_rank=fields.count("q_lora_rank"),
         o_groups=groups,

@@ -9,6 +9,9 @@ from roadworthy.core.errors import Problem, SpecError
 WIDEST = 2**20
 """No width, head count or expert count of a real model comes near this; a larger one is a typing error."""
 LONGEST_TOKENS = 2**31
+HEAD_DIM_STEP, HEAD_DIM_MAX = 8, 512
+NUMBER_FORMATS = ("bfloat16", "float16", "float32", "auto")
+"""float32 checkpoints are served in 16 bits, as ``auto`` is."""
 
 
 def shown(value: object) -> str:
@@ -48,6 +51,20 @@ class ConfigFields:
             self.complain(name, f"a whole number from {least} to {most}")
             return max(least, 1)
         return value
+
+    def head_dim(self, name: str, *, default: int | None = None) -> int:
+        """Width of an attention head: what kernels are built for are multiples of 8 up to :data:`HEAD_DIM_MAX`."""
+        value = self.count(name, default=default)
+        if self.has(name) and (value % HEAD_DIM_STEP or value > HEAD_DIM_MAX):
+            self.complain(name, f"a multiple of {HEAD_DIM_STEP} up to {HEAD_DIM_MAX}, as attention kernels take")
+        return value
+
+    def number_format(self) -> None:
+        """Complain of a ``torch_dtype`` (``dtype`` in newer files) that no engine serves."""
+        for name in ("torch_dtype", "dtype"):
+            value = self._config.get(name)
+            if value is not None and value not in NUMBER_FORMATS:
+                self.complain(name, "one of " + ", ".join(NUMBER_FORMATS))
 
     def flag(self, name: str, *, default: bool) -> bool:
         value = self._config.get(name)

@@ -107,6 +107,12 @@ def batch_defaults(gpu: Gpu, *, tp: int = 1, pp: int = 1) -> BatchDefaults:
     raise ValueError("engines.yaml: the last rule of batch_defaults must take every device")
 
 
+@lru_cache(maxsize=1)
+def sequences_ceiling() -> int:
+    """The largest ``max_num_seqs`` that `vllm serve` takes of itself, whatever the device."""
+    return max(int(rule["max_num_seqs"]) for rule in read_engines()["batch_defaults"])
+
+
 @lru_cache(maxsize=4)
 def known_settings(version: str = FLAG_VERSIONS[0]) -> Mapping[str, SettingFact]:
     """Every setting of `vllm serve` in that version, by its Python spelling; the oldest list for an older engine."""

@@ -66,7 +66,7 @@ def _attention(fields: ConfigFields) -> GqaAttention:
     kv_heads = fields.count("num_key_value_heads", default=heads)
     if heads % kv_heads:
         fields.complain("num_key_value_heads", f"a divisor of num_attention_heads = {heads}")
-    return GqaAttention(heads=heads, kv_heads=kv_heads, head_dim=fields.count("head_dim"))
+    return GqaAttention(heads=heads, kv_heads=kv_heads, head_dim=fields.head_dim("head_dim"))
 
 
 def _kinds(fields: ConfigFields, default: Sequence[str]) -> Sequence[str]:

@@ -25,7 +25,7 @@ def render_page(report: CostReport) -> str:
     body = (
         _banner(report),
         _section("Why", notes(report.decision.reasons)),
-        _section("Break-even", _curve(report)),
+        _section("Break-even", curve(report)),
         _section("Use by hour of the day, UTC", _hours(report)),
         _section("What moves the result most", _tornado(report)),
         _section(f"Fixed cost a month, {report.fixed.currency}", _fixed(report)),
@@ -50,7 +50,8 @@ def _banner(report: CostReport) -> str:
     )
 
 
-def _curve(report: CostReport) -> str:
+def curve(report: CostReport) -> str:
+    """Own cost and the API's against tokens a month; empty where no API price is known."""
     price = report.price_per_mtok
     if price is None:
         return ""

@@ -9,9 +9,10 @@ import math
 import os
 import signal
 import sys
+import threading
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import IO, TYPE_CHECKING, NoReturn, cast
 
 import click
 
@@ -20,6 +21,9 @@ from roadworthy.core.errors import EXIT_COULD_NOT_LOOK, EXIT_WRONG_INPUT, Roadwo
 if TYPE_CHECKING:
     from rich.console import Console
 
+
+_printed = threading.Event()
+"""Set once the process has printed its JSON document, so that an error after it does not print a second."""
 
 STOP_SIGNALS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT") if hasattr(signal, name)
@@ -52,6 +56,9 @@ def run(command: click.Command) -> NoReturn:
         sys.exit(EXIT_WRONG_INPUT)
     except RoadworthyError as error:
         print_error(error)
+        if "--json" in sys.argv[1:] and not _printed.is_set():
+            print_json(error_json(error))
+            sys.stdout.flush()
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         say("interrupted")
@@ -106,6 +113,15 @@ def print_error(error: RoadworthyError) -> None:
         say(f"hint: {error.hint}")
 
 
+def error_json(error: RoadworthyError) -> Mapping[str, object]:
+    """The one document that a command with ``--json`` prints when it comes to no result: what is wrong, and what next.
+
+    ``problems`` is as `spec check --json` has it, empty where the error is not about the document.
+    """
+    problems = error.problems if isinstance(error, SpecError) else ()
+    return {"error": {"message": str(error), "hint": error.hint}, "problems": problems}
+
+
 def plain(value: object) -> object:
     """``value`` as JSON knows it: dataclasses and mappings become objects, NaN and infinity null, tuples lists."""
     if is_dataclass(value) and not isinstance(value, type):
@@ -121,11 +137,17 @@ def plain(value: object) -> object:
 
 def print_json(value: object) -> None:
     """Exactly one JSON document on stdout."""
+    _printed.set()
     click.echo(json.dumps(plain(value), indent=2, ensure_ascii=False))
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A rich console that colours only a terminal and honours ``NO_COLOR`` and ``COLUMNS``."""
+    """A rich console that colours only a terminal, honours ``NO_COLOR`` and ``COLUMNS``, and pads no line of a pipe."""
     from rich.console import Console
 
-    return Console(stderr=stderr, highlight=False)
+    stream = sys.stderr if stderr else sys.stdout
+    if stream.isatty():
+        return Console(stderr=stderr, highlight=False)
+    from roadworthy.cli.narrow import Trimmed
+
+    return Console(file=cast("IO[str]", Trimmed(stream)), stderr=stderr, highlight=False)

@@ -94,7 +94,7 @@ def _shown(value: object) -> str:
     return format_count(value) if isinstance(value, int) else str(value)
 
 
-def item(text: Text) -> Padding:
+def item(text: str | Text) -> Padding:
     """One line of a list, its wrapped rest indented."""
     line = Table.grid(padding=(0, 1, 0, 0))
     line.add_row("-", text)

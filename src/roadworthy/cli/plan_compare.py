@@ -16,9 +16,9 @@ from roadworthy import __version__
 from roadworthy.advise.queueing import NOT_SIMULATED
 from roadworthy.bench import plan_plots
 from roadworthy.bench.report_page import notes, page, sentence, table
+from roadworthy.cli.plan_advice import item
 from roadworthy.cli.plan_html import memory_section, subtitle, verdict_banner
 from roadworthy.cli.plan_json import plan_json
-from roadworthy.cli.plan_report import item
 from roadworthy.core.units import format_bytes, format_count, format_duration, format_gib
 
 if TYPE_CHECKING:

@@ -10,11 +10,15 @@ from roadworthy import __version__
 from roadworthy.advise.pareto import Point, front_of, pareto
 from roadworthy.advise.queueing import NOT_SIMULATED, Queueing
 from roadworthy.advise.ranking import distinct, name_of, why_behind
-from roadworthy.bench import plan_plots
+from roadworthy.bench import cost_plots, plan_plots
 from roadworthy.bench.report_page import notes, page, paragraph, sentence, table
+from roadworthy.cli.cost_html import curve
+from roadworthy.cli.cost_throughput import from_plan
 from roadworthy.cli.plan_advice import objectives_needed, option_words, plan_options
 from roadworthy.cli.plan_queueing import queueing_notes, skipped_groups
+from roadworthy.core.errors import RoadworthyError
 from roadworthy.core.units import format_bytes, format_count, format_duration, format_gib
+from roadworthy.cost.report import make_report
 from roadworthy.plan.cache_groups import in_flight_tokens
 from roadworthy.plan.workload import demand_of
 
@@ -53,13 +57,15 @@ def plan_page(planned: Planned, *, needed: str = "") -> str:
             _warnings_section(best),
         ]
     body.append(_options_section(planned))
+    if best is not None:
+        body.append(_cost_section(planned))
     body += [_others_section(planned, queueing), _assumptions_section(planned)]
     return page(
         f"Plan: {planned.deployment.name}",
         body,
         subtitle=subtitle(planned),
         generator=f"roadworthy {__version__}",
-        style=plan_plots.STYLE,
+        style=plan_plots.STYLE + cost_plots.STYLE,
     )
 
 
@@ -124,7 +130,7 @@ def _bar(rank: MemoryBudget) -> plan_plots.Bar:
 
 
 def _cache_section(planned: Planned, best: LayoutPlan) -> str:
-    demand = demand_of(planned.deployment.workload)
+    demand = best.demand or demand_of(planned.deployment.workload)
     longest = best.settings["max_model_len"].value
     assert isinstance(longest, int)
     lengths = _lengths(longest)
@@ -282,6 +288,26 @@ def _options_section(planned: Planned) -> str:
     words = map(option_words, plan_options(planned))
     rows = [(title, settings or "–", sentence(effects)) for title, settings, effects in words]
     return f"<section><h2>Options</h2>{table(('option', 'settings', 'effect'), rows)}</section>" if rows else ""
+
+
+def _cost_section(planned: Planned) -> str:
+    """Own cost against the API's over tokens a month, at the planned throughput; nothing where none can be priced."""
+    if planned.gpu.id == "cpu":
+        return ""
+    try:
+        report = make_report(planned.deployment, planned.model.id, planned.gpu, from_plan(planned))
+    except RoadworthyError as error:
+        return f"<section><h2>Break-even</h2>{paragraph(sentence(f'not drawn: {error}'), 'note')}</section>"
+    drawn = curve(report)
+    words = [f"{report.decision.choice}: {report.decision.reasons[0]}"]
+    words.append(
+        f"own cost {report.fixed.per_month:,.0f} {report.fixed.currency} a month and cluster, "
+        f"{report.unit_cost_per_mtok:,.2f} per million tokens at the planned throughput"
+    )
+    if not drawn:
+        words.append("no API price is known for this model: cost.api states one")
+    words.append("`roadworthy cost` has the parts, the range and what moves the result")
+    return f"<section><h2>Break-even</h2>{drawn}{notes(map(sentence, words))}</section>"
 
 
 def _others_section(planned: Planned, queueing: Queueing) -> str:

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from roadworthy.advise.pareto import front_of, pareto
 from roadworthy.advise.ranking import distinct, name_of
+from roadworthy.cli.narrow import Fitting
 from roadworthy.core.units import format_count, format_duration
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def queueing_report(planned: Planned, queueing: Queueing) -> Iterator[Renderable
                 table.add_row("  analytic", *_numbers(group[0], predicted), _MEETS[predicted.meets_sla])
         lines = [Text(line, style="dim") for line in queueing_notes(queueing)]
         title = "The best layouts at the asked rate, ordered by simulation"
-        yield Group(Text("\n" + title, style="bold"), table, *lines)
+        yield Group(Text("\n" + title, style="bold"), Fitting(table), *lines)
     for name, why in skipped_groups(planned, queueing):
         yield Text(f"\n{name} was not simulated: {why}", style="yellow")
 
@@ -106,4 +107,4 @@ def pareto_report(planned: Planned) -> Iterator[RenderableType]:
             "carried" if point.carries else "",
         )
     note = "analytic, before queueing; none of the others is both faster for a user and more for a GPU"
-    yield Group(Text("\nLatency against throughput", style="bold"), table, Text(note, style="dim"))
+    yield Group(Text("\nLatency against throughput", style="bold"), Fitting(table), Text(note, style="dim"))

@@ -15,7 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from roadworthy.advise.ranking import distinct, name_of
-from roadworthy.cli.plan_advice import objectives_needed, options_report, plan_options, warnings_report
+from roadworthy.cli.narrow import Fitting, Stretching
+from roadworthy.cli.plan_advice import item, objectives_needed, options_report, plan_options, warnings_report
 from roadworthy.cli.plan_queueing import pareto_report, queueing_report
 from roadworthy.core.units import GIB, format_bytes, format_count, format_duration, format_gib
 from roadworthy.plan.weights import checkpoint_totals
@@ -44,7 +45,7 @@ _FORMATS = {
 
 
 def report(planned: Planned, *, needed: str = "", show_all: bool = False) -> Iterator[RenderableType]:
-    """The report part by part, for a console of 80 columns or more."""
+    """The report part by part; laid out for 80 columns, and readable on fewer."""
     deployment, gpu, plan = planned.deployment, planned.gpu, planned.plan
     yield _head(deployment, gpu, plan)
     if needed:
@@ -68,13 +69,6 @@ def report(planned: Planned, *, needed: str = "", show_all: bool = False) -> Ite
     if show_all:
         yield from pareto_report(planned)
     yield Group(Text("\nAssumptions", style="bold"), *(item(line) for line in plan.assumptions))
-
-
-def item(text: str | Text) -> Padding:
-    """One line of a list, its continuation indented."""
-    line = Table.grid(padding=(0, 1, 0, 0))
-    line.add_row("-", text)
-    return Padding(line, (0, 0, 0, 2))
 
 
 def _head(deployment: Deployment, gpu: Gpu, plan: Plan) -> Text:
@@ -124,7 +118,7 @@ def _layout_table(plan: Plan, show_all: bool) -> RenderableType:
     hidden = len(fitting) - len(shown)
     more = f"and {hidden} more that fit: --all shows them\n" if hidden else ""
     legend = "at start: requests of full length that vLLM's start-up check admits; held: that can decode at once"
-    return Group(Text("Layouts, best first", style="bold"), table, Text(more + legend, style="dim"))
+    return Group(Text("Layouts, best first", style="bold"), Fitting(table), Text(more + legend, style="dim"))
 
 
 def _short(tokens: object) -> str:
@@ -169,7 +163,7 @@ def _memory(best: LayoutPlan) -> RenderableType:
         lines.append(
             Text(f"  rank {budget.rank}, stage {budget.stage} ({budget.count} rank{'s' * (budget.count > 1)}){tight}")
         )
-        lines.append(Text("  ") + _bar(budget))
+        lines.append(_bar(budget))
         parts = ", ".join(
             f"{name} {_size(getattr(budget, field))}" for _, name, field, _ in _PARTS if getattr(budget, field)
         )
@@ -189,16 +183,22 @@ def _legend() -> Padding:
     return Padding(legend.append(". free", style="dim"), (0, 0, 0, 2))
 
 
-def _bar(budget: MemoryBudget) -> Text:
+def _bar(budget: MemoryBudget) -> Stretching:
     """One letter for each forty-eighth of the device; a part too small for a letter shows in the line below."""
-    bar, edge, drawn = Text("["), 0.0, 0
-    for letter, _, field, colour in _PARTS:
-        edge += getattr(budget, field) / budget.device_bytes * BAR_COLUMNS
-        cells = min(round(edge), BAR_COLUMNS) - drawn
-        bar.append(letter * cells, style=colour)
-        drawn += cells
-    bar.append("." * (BAR_COLUMNS - drawn) + "]", style="dim")
-    return bar.append(f" {format_gib(budget.device_bytes)}")
+    before, after = "  [", f"] {format_gib(budget.device_bytes)}"
+
+    def draw(columns: int) -> Text:
+        room = max(8, columns - len(before) - len(after))
+        bar, edge, drawn = Text(before), 0.0, 0
+        for letter, _, field, colour in _PARTS:
+            edge += getattr(budget, field) / budget.device_bytes * room
+            cells = min(round(edge), room) - drawn
+            bar.append(letter * cells, style=colour)
+            drawn += cells
+        bar.append("." * (room - drawn) + after[0], style="dim")
+        return bar.append(after[1:])
+
+    return Stretching(draw, most=BAR_COLUMNS + len(before) + len(after))
 
 
 def _capacity(best: LayoutPlan) -> RenderableType:
@@ -226,7 +226,7 @@ def _settings(best: LayoutPlan) -> RenderableType:
     for name, setting in best.settings.items():
         value = "engine's own" if setting.value is None else str(setting.value)
         table.add_row(name, value, setting.why)
-    return Group(Text("\nSettings", style="bold"), Padding(table, (0, 0, 0, 2)))
+    return Group(Text("\nSettings", style="bold"), Padding(Fitting(table, least=64), (0, 0, 0, 2)))
 
 
 def _speed(deployment: Deployment, best: LayoutPlan) -> RenderableType:

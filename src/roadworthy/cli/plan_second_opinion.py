@@ -13,6 +13,7 @@ from rich.text import Text
 
 from roadworthy.adapters.second_opinion import TABLES, VERSION, SecondOpinion
 from roadworthy.advise.ranking import distinct
+from roadworthy.cli.narrow import Fitting
 from roadworthy.cli.plan_advice import item
 from roadworthy.core.units import format_duration
 from roadworthy.plan.operating import operating_point
@@ -95,7 +96,7 @@ def opinions_report(rows: Sequence[OpinionRow]) -> Iterator[RenderableType]:
                 row.label, f"{row.sequences:,}", format_duration(row.ours_tpot_s),
                 format_duration(row.theirs_tpot_s), f"{row.ratio:.2f}",
             )  # fmt: skip
-        parts.append(table)
+        parts.append(Fitting(table))
     parts += [item(Text(line)) for line in lines]
     source = rows[0].source if rows else ""
     parts.append(Text(f"theirs: {source}; its memory, TTFT and pipelines are not used", style="dim"))

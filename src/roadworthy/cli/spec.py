@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from roadworthy.core.errors import EXIT_FINE, EXIT_WRONG_INPUT
+
+if TYPE_CHECKING:
+    from roadworthy.core.errors import Problem
+    from roadworthy.spec.values import Deployment
 
 
 @click.group()
@@ -27,6 +33,9 @@ def check(file: str, as_json: bool) -> int:
     from roadworthy.core.errors import SpecError
 
     deployment, problems = check_document(file)
+    if deployment is not None:
+        problems = _deeper(file, deployment)
+        deployment = None if problems else deployment
     shown = "<stdin>" if file == "-" else file
     if as_json:
         print_json({"problems": problems})
@@ -36,6 +45,28 @@ def check(file: str, as_json: bool) -> int:
         count = f"{len(problems)} problems" if len(problems) > 1 else "1 problem"
         print_error(SpecError(f"{shown}: {count}", problems=problems))
     return EXIT_FINE if deployment is not None else EXIT_WRONG_INPUT
+
+
+def _deeper(file: str, deployment: Deployment) -> tuple[Problem, ...]:
+    """What only the model's shape tells: fields of its config.json, and settings that no layout could take."""
+    from roadworthy.adapters.documents import document_folder
+    from roadworthy.adapters.model_files import resolve_model
+    from roadworthy.catalog.gpus import gpu_by_name
+    from roadworthy.core.errors import Problem, SpecError, Unsupported
+    from roadworthy.plan.search import check_settings
+
+    try:
+        model = resolve_model(deployment.model, base=document_folder(file))
+        check_settings(deployment, model, gpu_by_name(deployment.cluster.gpu))
+    except SpecError as error:
+        return error.problems or (
+            Problem(path="model.config", seen=str(error), wanted="a model that can be read", hint=error.hint),
+        )
+    except Unsupported as error:
+        return (
+            Problem(path="model.config", seen=str(error), wanted="a model that is known here", hint=error.hint),
+        )  # fmt: skip
+    return ()
 
 
 @command.command()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from roadworthy.catalog.engines import sequences_ceiling
 from roadworthy.catalog.links import to_host
 from roadworthy.core.units import GIB, format_bytes, format_gib
 from roadworthy.plan.cache import CacheGroup, CacheLayout
@@ -23,8 +24,7 @@ from roadworthy.plan.overhead import (
 )
 from roadworthy.plan.ranking import ranked
 from roadworthy.plan.settings import (
-    SEQUENCES_MAX,
-    UTILISATION_RATIOS,
+    UTILISATION_MAX_RATIO,
     Fixed,
     Knobs,
     choices,
@@ -105,6 +105,11 @@ def _case_of(deployment: Deployment, model: ModelSpec, gpu: Gpu) -> _Case:
     )
 
 
+def check_settings(deployment: Deployment, model: ModelSpec, gpu: Gpu) -> None:
+    """Raise SpecError for what :func:`make_plan` would refuse before it looks at a single layout."""
+    _case_of(deployment, model, gpu)
+
+
 def judge_layout(deployment: Deployment, model: ModelSpec, gpu: Gpu, layout: Layout) -> LayoutPlan:
     """One layout judged as :func:`make_plan` judges all. Raises the same errors."""
     return _judge(_case_of(deployment, model, gpu), layout)
@@ -155,7 +160,7 @@ def _measured(case: _Case, layout: Layout) -> LayoutPlan:
     if pool.feasible is False:
         return _plan_of(case, layout, cache, knobs, pool, concurrency=0.0, holds=0)
 
-    limit = case.fixed.max_num_seqs or SEQUENCES_MAX
+    limit = case.fixed.max_num_seqs or sequences_ceiling()
     pieces = demand.pieces_mean(knobs.max_num_batched_tokens)
     holds = _holds(demand, cache, pool)
     forecast = _forecast(case, layout, step, demand, knobs, min(holds, limit))
@@ -412,7 +417,7 @@ def what_would_fit(plan: Plan, gpu: Gpu, gpus: int) -> str:
     if not any(judged.ranks for judged in plan.layouts):
         return plan.layouts[0].reasons[0] if plan.layouts else "no split of this model uses all GPUs of the cluster"
     device_total = gpus * gpu.device_bytes
-    usable = gpu.device_bytes * UTILISATION_RATIOS[-1] - ASSUMED_TOTAL_BYTES
+    usable = gpu.device_bytes * UTILISATION_MAX_RATIO - ASSUMED_TOTAL_BYTES
     needed = -(-plan.weights_bytes_total // int(usable)) if usable > 0 else 0
     advice = f"split perfectly they need at least {needed} x {gpu.id} before any KV cache"
     if needed <= gpus:

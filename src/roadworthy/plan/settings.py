@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from roadworthy.core.errors import Problem, SpecError
+from roadworthy.catalog.engines import batch_defaults, engine_line, known_lines, sequences_ceiling
+from roadworthy.core.errors import Problem, SpecError, Unsupported
 from roadworthy.core.units import GIB, format_gib, parse_size
 from roadworthy.plan.cache_groups import HYBRID_ALIGNMENT_TOKENS, CacheOptions
 from roadworthy.plan.layouts import PARALLEL_SETTINGS, kda_attention, mla_attention
@@ -19,13 +20,15 @@ if TYPE_CHECKING:
     from roadworthy.spec.model import ModelSpec
     from roadworthy.spec.values import Deployment, RequestProfile, Scalar
 
-UTILISATION_RATIOS = (0.90, 0.92, 0.95)
-"""Tried in this order. vLLM's default is 0.92 (0.33); recipes for Hopper go to 0.95."""
-BATCHED_TOKENS = (8192, 4096, 2048, 1024)
-WINDOW_BATCHED_TOKENS = (4096, 2048, 1024)
-"""Where start-up charges each request the tokens in flight (DeepSeek-V4), a larger budget admits fewer requests."""
-CPU_POOL_BYTES, CPU_BATCHED_TOKENS = GIB, 2048
-SEQUENCES_DEFAULT, SEQUENCES_MAX = 256, 1024
+UTILISATION_CAREFUL_RATIO, UTILISATION_MAX_RATIO = 0.90, 0.95
+"""Tried before and after the engine's own default (`catalog/engines.yaml`); recipes for Hopper go to 0.95."""
+BATCHED_TOKENS_LEAST, BATCHED_TOKENS_MIN, WINDOW_BATCHED_TOKENS_MAX = 8192, 1024, 4096
+"""The largest budget tried is the engine's default, at least the first (what it takes on GPUs of 80 GB), then half of
+it and so on down to the second. Where start-up charges each request the tokens in flight (DeepSeek-V4), a larger budget
+than the third admits fewer requests."""
+CPU_POOL_BYTES = GIB
+SEQUENCES_FIRST = 256
+"""``max_num_seqs`` that memory is first judged with, before the workload says how many."""
 ROOM_RATIO, PIPELINE_ROOM_RATIO = 1.5, 2.0
 """``max_num_seqs`` against the mean in flight. A twin of TP8 PP4 with 1.3 of room builds up a queue, with 2 none."""
 PIECES_ROOM_MAX = 1.3
@@ -40,6 +43,7 @@ class Fixed:
     """What the document fixes; None is left to the plan."""
 
     utilisation_ratio: float | None = None
+    utilisation_ratios: tuple[float, ...] = (UTILISATION_CAREFUL_RATIO, UTILISATION_MAX_RATIO)
     max_model_len_tokens: int | None = None
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
@@ -66,6 +70,7 @@ def fixed_settings(deployment: Deployment, model: ModelSpec, gpu: Gpu) -> Fixed:
     kv_dtype = reader.choice("kv_cache_dtype", ("auto", "fp8", "bfloat16"), "auto")
     fixed = Fixed(
         utilisation_ratio=reader.ratio("gpu_memory_utilization"),
+        utilisation_ratios=_utilisation_ratios(deployment.engine.version),
         max_model_len_tokens=length,
         max_num_seqs=reader.count("max_num_seqs", 65_536),
         max_num_batched_tokens=reader.count("max_num_batched_tokens", 2**20),
@@ -90,6 +95,15 @@ def fixed_settings(deployment: Deployment, model: ModelSpec, gpu: Gpu) -> Fixed:
     if gpu.id == "cpu" and fixed.kv_pool_bytes is None:
         fixed = replace(fixed, kv_pool_bytes=CPU_POOL_BYTES)
     return fixed
+
+
+def _utilisation_ratios(version: str) -> tuple[float, ...]:
+    """In the order in which they are tried; the default of an engine that is not known is its newest line's."""
+    try:
+        line = engine_line(version)
+    except Unsupported:
+        line = known_lines()[0]
+    return tuple(sorted({UTILISATION_CAREFUL_RATIO, line.gpu_memory_utilization, UTILISATION_MAX_RATIO}))
 
 
 def _older_than_032(version: str) -> bool:
@@ -219,25 +233,31 @@ def context_tokens(fixed: Fixed, profile: RequestProfile, model: ModelSpec) -> i
 
 def choices(fixed: Fixed, model: ModelSpec, gpu: Gpu, *, max_model_len_tokens: int) -> tuple[Knobs, ...]:
     """Settings to try, best first: the full token budget and the careful utilisation before their alternatives."""
-    if gpu.id == "cpu":
-        tokens: tuple[int, ...] = (CPU_BATCHED_TOKENS,)
-    elif model.family == "deepseek_v4":
-        tokens = WINDOW_BATCHED_TOKENS
-    else:
-        tokens = BATCHED_TOKENS
-    ratios = UTILISATION_RATIOS if fixed.utilisation_ratio is None else (fixed.utilisation_ratio,)
-    budgets = tokens if fixed.max_num_batched_tokens is None else (fixed.max_num_batched_tokens,)
+    ratios = fixed.utilisation_ratios if fixed.utilisation_ratio is None else (fixed.utilisation_ratio,)
+    budgets = _budgets(model, gpu) if fixed.max_num_batched_tokens is None else (fixed.max_num_batched_tokens,)
     return tuple(
         Knobs(
             utilisation_ratio=ratio,
             max_model_len_tokens=max_model_len_tokens,
-            max_num_seqs=fixed.max_num_seqs or SEQUENCES_DEFAULT,
+            max_num_seqs=fixed.max_num_seqs or SEQUENCES_FIRST,
             max_num_batched_tokens=budget,
             fixed=fixed,
         )
         for ratio in ratios
         for budget in budgets
     )
+
+
+def _budgets(model: ModelSpec, gpu: Gpu) -> tuple[int, ...]:
+    default = batch_defaults(gpu).max_num_batched_tokens
+    if gpu.id == "cpu":
+        return (default,)
+    budget = WINDOW_BATCHED_TOKENS_MAX if model.family == "deepseek_v4" else max(default, BATCHED_TOKENS_LEAST)
+    budgets = []
+    while budget >= BATCHED_TOKENS_MIN:
+        budgets.append(budget)
+        budget //= 2
+    return tuple(budgets)
 
 
 def room_ratio(*, stages: int, pieces: float = 1.0) -> float:
@@ -255,7 +275,7 @@ def sequences(concurrency: float, holds: int, *, stages: int = 1, pieces: float 
     room = room_ratio(stages=stages, pieces=pieces)
     wanted = max(room * concurrency, concurrency + 3 * math.sqrt(concurrency))
     size = 8 if wanted <= 256 else 16
-    return max(1, min(max(size * math.ceil(wanted / size), 8), holds, SEQUENCES_MAX))
+    return max(1, min(max(size * math.ceil(wanted / size), 8), holds, sequences_ceiling()))
 
 
 def settings_of(
@@ -319,7 +339,7 @@ def _utilisation(knobs: Knobs, gpu: Gpu) -> Setting:
     if knobs.fixed.utilisation_ratio is not None:
         return Setting(value=knobs.utilisation_ratio, why=FIXED)
     outside = format_gib(gpu.device_bytes * (1 - knobs.utilisation_ratio), 1)
-    if knobs.utilisation_ratio == UTILISATION_RATIOS[0]:
+    if knobs.utilisation_ratio == UTILISATION_CAREFUL_RATIO:
         why = f"leaves {outside} for context, NCCL and kernel workspaces that start-up does not see"
     else:
         why = f"the model needs the room; only {outside} stay for context, NCCL and unseen workspaces"
@@ -339,6 +359,12 @@ def _batched_why(model: ModelSpec, layout: Layout, gpu: Gpu) -> str:
         return (
             f"start-up charges each request {layout.pp + 1} batches of these tokens for its windows and states, so a "
             "smaller budget admits more requests and shortens the steps that decoding waits for"
+        )
+    default = batch_defaults(gpu).max_num_batched_tokens
+    if default < BATCHED_TOKENS_LEAST:
+        return (
+            f"a prompt takes fewer steps than with vLLM's default of {default:,} on this GPU; smaller where the pool "
+            "would not hold a request"
         )
     return "vLLM's default for serving; smaller where the pool would not hold a request"
 

@@ -75,3 +75,14 @@ def test_a_folder_without_a_config_is_wrong_input(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(SpecError, match=r"config\.json"):
         resolve_model(ModelRef(config="empty/"), base=tmp_path)
+
+
+def test_a_field_that_is_there_twice_is_named_unless_it_says_the_same(tmp_path: Path) -> None:
+    text = json.dumps(CONFIG)
+    layers = f'"num_hidden_layers": {CONFIG["num_hidden_layers"]}'
+    (tmp_path / "twice.json").write_text(text.replace(layers, f'{layers}, "num_hidden_layers": 99'))
+    with pytest.raises(SpecError) as caught:
+        resolve_model(ModelRef(config="twice.json"), base=tmp_path)
+    assert [problem.path for problem in caught.value.problems] == ["num_hidden_layers"]
+    (tmp_path / "same.json").write_text(text.replace(layers, f"{layers}, {layers}"))
+    assert resolve_model(ModelRef(config="same.json"), base=tmp_path).num_layers == CONFIG["num_hidden_layers"]

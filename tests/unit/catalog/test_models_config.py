@@ -161,3 +161,18 @@ def test_a_window_that_is_switched_off_is_no_window() -> None:
     attention = model_from_config(config, model_id="x").layers[0].attention
     assert isinstance(attention, GqaAttention)
     assert attention.window_tokens is None
+
+
+@pytest.mark.parametrize("name", ["torch_dtype", "dtype"])
+def test_a_number_format_that_no_engine_serves_is_named(name: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        model_from_config({**LLAMA, name: "complex128"}, model_id="odd")
+    assert [problem.path for problem in caught.value.problems] == [name]
+    assert model_from_config({**LLAMA, name: "float16"}, model_id="fine").num_layers == 4
+
+
+@pytest.mark.parametrize("head_dim", [999, 4, 520])
+def test_a_head_that_no_kernel_takes_is_named(head_dim: int) -> None:
+    with pytest.raises(SpecError) as caught:
+        model_from_config({**LLAMA, "head_dim": head_dim}, model_id="odd")
+    assert "multiple of 8 up to 512" in caught.value.problems[0].wanted

@@ -102,11 +102,20 @@ def test_the_page_holds_every_part_and_nothing_from_outside(examples: Path, tmp_
     page = self_contained(target.read_text(encoding="utf-8"))
     headings = (
         "Memory of every distinct rank", "KV capacity against context length", "At the asked rate",
-        "Latency against throughput", "Settings, and why", "Every layout, best first", "Assumptions",
+        "Latency against throughput", "Settings, and why", "Break-even", "Every layout, best first", "Assumptions",
     )  # fmt: skip
     assert all(heading in page.text for heading in headings)
     bars = [attributes for tag, attributes in page.tags if tag == "rect" and attributes.get("class") == "frame"]
     assert len(bars) == len(document(str(examples / FLASH))["layouts"][0]["ranks"])
+
+
+def test_the_page_draws_own_cost_against_the_apis(examples: Path, tmp_path: Path) -> None:
+    target = tmp_path / "plan.html"
+    run(str(examples / "deepseek-v4-pro-32xh100.yaml"), "--no-queueing", "--html", str(target))
+    page = self_contained(target.read_text(encoding="utf-8"))
+    curves = {attributes.get("class") for tag, attributes in page.tags if tag in ("path", "polyline")}
+    assert {"own", "api"} <= curves
+    assert "per million tokens at the planned throughput" in page.text
 
 
 def test_a_page_of_a_plan_where_nothing_fits_says_what_would_be_needed(examples: Path, tmp_path: Path) -> None:
