@@ -33,7 +33,7 @@ AGAIN = """\
 ## Again
 
 ```
-make bench-gateway   # about ten minutes; nginx from Debian, vllm-router from PyPI
+make bench-gateway   # about six minutes; nginx from Debian, vllm-router from PyPI
 make soak            # ten minutes
 make fuzz            # a million malformed requests
 make chaos           # two minutes, and the starts of real engines

@@ -34,7 +34,8 @@ def test_every_part_is_measured_and_written(tmp_path: Path) -> None:
         assert found[part]["cpu_us"] > 0
         assert found[part]["x_nginx"] > 0
         assert found[part]["x_vllm_router"] is None
-    assert set(found["ttft_added_s"]) == {"64", "512"}
+    assert set(found["ttft_added_s"]) == {"streams_64", "streams_512"}
+    assert found["ttft_added_s"]["streams_64"]["p50"] is not None
     assert set(found["rss_bytes"]) == {"idle", "streams_512", "stalled_reader_growth"}
     assert found["behaviour"]["roadworthy"]["lost_of_40"] == {"500": 0}
     assert "plain request" in done.stdout
