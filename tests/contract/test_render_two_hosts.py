@@ -69,11 +69,11 @@ def test_an_engine_whose_stages_are_on_two_hosts_answers(tmp_path: Path) -> None
 
 def _start(host: Host, script: Path, log: Path, first: Host, program: str, model: Path) -> subprocess.Popen[bytes]:
     environment = {
-        "PATH": f"{Path(program).parent}:{os.environ['PATH']}:/usr/sbin:/sbin",
+        "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin",
         "HOME": str(script.parent),
         "ROADWORTHY_MASTER_ADDR": first.address,
         "ROADWORTHY_MODEL": str(model),
-        "ROADWORTHY_VLLM": program,
+        "ROADWORTHY_BIN": str(Path(program).parent),
     }
     with log.open("wb") as out:
         return subprocess.Popen(

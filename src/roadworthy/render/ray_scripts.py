@@ -14,7 +14,7 @@ from roadworthy.render.emit import variable
 from roadworthy.render.engine_environment import network_variables
 from roadworthy.render.engine_lines import Launch, ServeLine, known_at_start, launch
 from roadworthy.render.ray_readme import readme
-from roadworthy.render.script_parts import environment, header, memory_lock, settle_host
+from roadworthy.render.script_parts import environment, header, memory_lock, search_path, settle_host
 from roadworthy.render.scripts import arguments, engine_script
 from roadworthy.render.values import Artifact, Emitted
 
@@ -70,7 +70,7 @@ def _daemon(inputs: RenderInput, line: ServeLine, host: int) -> Artifact:
         settle_host((*variables, *flags), known, model=None),
         environment(variables),
         memory_lock() if len(line.place.hosts) > 1 and inputs.gpu.id != "cpu" else "",
-        f'{arguments(flags)}\nexec "${{ROADWORTHY_RAY:-ray}}" start "${{args[@]}}"\n',
+        f'{arguments(flags)}\n{search_path("ray")}exec ray start "${{args[@]}}"\n',
     ]
     return Artifact(
         path=f"node-{host}.sh",

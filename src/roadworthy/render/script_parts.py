@@ -139,6 +139,11 @@ fi
 """
 
 
+def search_path(program: str) -> str:
+    """Puts the folder that the caller names in front of the search path."""
+    return f'# Where {program} is, when it is not on the path.\nPATH="${{ROADWORTHY_BIN:+$ROADWORTHY_BIN:}}$PATH"\n'
+
+
 def memory_lock() -> str:
     """Says so when RDMA could not register memory."""
     return """\

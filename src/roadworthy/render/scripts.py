@@ -10,6 +10,7 @@ from roadworthy.render.script_parts import (
     environment,
     header,
     memory_lock,
+    search_path,
     settle,
 )
 from roadworthy.render.scripts_readme import readme
@@ -78,7 +79,7 @@ def _left_out(plan: Launch) -> str:
 
 def _command(line: ServeLine) -> str:
     model = '"$ROADWORTHY_MODEL"'
-    return f'{arguments(line.arguments)}\nexec "${{ROADWORTHY_VLLM:-vllm}}" serve {model} "${{args[@]}}"\n'
+    return f'{arguments(line.arguments)}\n{search_path("vllm")}exec vllm serve {model} "${{args[@]}}"\n'
 
 
 def arguments(settings: tuple[Emitted, ...], *, name: str = "args") -> str:

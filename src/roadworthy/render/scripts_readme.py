@@ -81,7 +81,7 @@ def _variables(inputs: RenderInput, plan: Launch) -> str:
     rows = [
         ("`ROADWORTHY_MODEL`", "needed" if AtStart.MODEL in values else model, "hub id or folder of the checkpoint"),
         ("`ROADWORTHY_API_KEY_FILE`", "none", "file with the key that requests must carry; or set `VLLM_API_KEY`"),
-        ("`ROADWORTHY_VLLM`", "`vllm`", "the program"),
+        ("`ROADWORTHY_BIN`", "none", "folder of `vllm`, when it is not on the path"),
     ]
     if AtStart.MASTER_ADDRESS in values:
         known = all(AtStart.MASTER_ADDRESS in line.known for line in plan.lines)

@@ -231,7 +231,7 @@ def _variables(lines: tuple[ServeLine, ...]) -> str:
         comment("The key that requests must carry:"),
         "#VLLM_API_KEY=",
         comment("Where `vllm` is, when not on the path of services:"),
-        "#ROADWORTHY_VLLM=/opt/vllm/bin/vllm",
+        "#ROADWORTHY_BIN=/opt/vllm/bin",
     ]
     for name, variable, about in _ASKED:
         if name not in used:

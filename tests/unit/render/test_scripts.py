@@ -90,6 +90,13 @@ def test_hosts_of_the_document_are_the_defaults(tmp_path: Path, programs: Path) 
     assert started.env["GLOO_SOCKET_IFNAME"] == "ens3"
 
 
+def test_the_engine_may_be_in_a_folder_of_its_own(tmp_path: Path) -> None:
+    folder = scripts(tmp_path, TINY)
+    fake_program(tmp_path / "an engine", "vllm")
+    env = {"ROADWORTHY_MODEL": "/m", "ROADWORTHY_BIN": str(tmp_path / "an engine")}
+    assert start(folder / "node-0.sh", path=tmp_path, env=env).argv[:2] == ("serve", "/m")
+
+
 def test_a_missing_address_stops_the_script_before_anything_starts(tmp_path: Path, programs: Path) -> None:
     done = run(scripts(tmp_path, V4_ON_32_H100, "TP8 PP4") / "node-0.sh", path=programs)
     assert done.returncode != 0

@@ -65,4 +65,6 @@ args=(
   # stays in the foreground, so that a supervisor sees it end
   --block
 )
-exec "${ROADWORTHY_RAY:-ray}" start "${args[@]}"
+# Where ray is, when it is not on the path.
+PATH="${ROADWORTHY_BIN:+$ROADWORTHY_BIN:}$PATH"
+exec ray start "${args[@]}"

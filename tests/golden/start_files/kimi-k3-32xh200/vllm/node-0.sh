@@ -118,4 +118,6 @@ args=(
   # a misspelt VLLM_ variable stops the start; otherwise it is ignored
   --fail-on-environ-validation
 )
-exec "${ROADWORTHY_VLLM:-vllm}" serve "$ROADWORTHY_MODEL" "${args[@]}"
+# Where vllm is, when it is not on the path.
+PATH="${ROADWORTHY_BIN:+$ROADWORTHY_BIN:}$PATH"
+exec vllm serve "$ROADWORTHY_MODEL" "${args[@]}"
