@@ -6,13 +6,15 @@ Every function answers with edits in file offsets; :mod:`roadworthy.lint.fix` ap
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from roadworthy.lint.values import Edit, EnvVar, Flag, Word
 
 _PLAIN_VALUE = re.compile(r"[\w.,:=/+@%^-]*$")
 _BLANK_BACK = re.compile(r"(?:[ \t]|\\\r?\n)*$")
 _OPENS = re.compile(r"(?:\b(?:then|do|else)|[{(]|\))\s*$")
+_NEAR = 4000
+"""How far around a statement its neighbours are looked for, in characters."""
 _CLOSES = re.compile(r"\s*(?:fi|done|else|elif|esac|;;|[})])")
 
 
@@ -68,8 +70,9 @@ def _remove_lines(text: str, words: Sequence[Word]) -> tuple[Edit, ...]:
 def _remove_from_flow(text: str, start: int, end: int) -> Edit:
     if (comma := re.compile(r"\s*,[ \t]*").match(text, end)) is not None:
         return Edit(start=start, end=comma.end(), text="")
-    lead = re.search(r"\s*,\s*$", text[:start])
-    return Edit(start=lead.start() if lead else start, end=end, text="")
+    base = max(start - _NEAR, 0)
+    lead = re.search(r"\s*,\s*$", text[base:start])
+    return Edit(start=base + lead.start() if lead else start, end=end, text="")
 
 
 def _remove_span(text: str, start: int, end: int) -> Edit:
@@ -79,7 +82,7 @@ def _remove_span(text: str, start: int, end: int) -> Edit:
         _, stop, after = _line(text, end)
     trail = text[end:stop].strip()
     if not text[begin:start].strip() and (trail in ("", "\\") or trail.startswith("#")):
-        before = text[:begin].rstrip("\r\n")
+        before = text[max(begin - _NEAR, 0) : begin].rstrip("\r\n")
         if trail == "" and before.endswith("\\"):
             back = _BLANK_BACK.search(text, 0, start)
             return Edit(start=_back(text, start) if back else start, end=end, text="")
@@ -169,7 +172,7 @@ def remove_variable(text: str, variable: EnvVar) -> tuple[Edit, ...]:
     if not text[begin:start].strip() and (not trail or trail.startswith("#") or trail == ";"):
         if _sole_statement(text, begin, after):
             return (Edit(start=start, end=end, text=":"),)
-        if text[:begin].rstrip("\r\n").endswith("\\"):
+        if text[max(begin - _NEAR, 0) : begin].rstrip("\r\n").endswith("\\"):
             return (_remove_span(text, start, end),)
         return (_without_lines(text, begin, after),)
     if trail.startswith((";", "&&", "||", "|", ")", "`")) or re.search(
@@ -191,9 +194,14 @@ def _leading(text: str, start: int, end: int) -> Edit:
 
 
 def _sole_statement(text: str, begin: int, after: int) -> bool:
-    before = [line for line in text[:begin].splitlines() if line.strip() and not line.strip().startswith("#")]
-    behind = next((line for line in text[after:].splitlines() if line.strip() and not line.strip().startswith("#")), "")
-    return bool(before) and bool(_OPENS.search(before[-1])) and bool(_CLOSES.match(behind))
+    before = _next_said(reversed(text[max(begin - _NEAR, 0) : begin].splitlines()))
+    return bool(_OPENS.search(before)) and bool(
+        _CLOSES.match(_next_said(iter(text[after : after + _NEAR].splitlines())))
+    )
+
+
+def _next_said(lines: Iterator[str]) -> str:
+    return next((line for line in lines if line.strip() and not line.strip().startswith("#")), "")
 
 
 def _remove_block(text: str, start: int, end: int) -> tuple[Edit, ...]:
@@ -204,18 +212,17 @@ def _remove_block(text: str, start: int, end: int) -> tuple[Edit, ...]:
     trail = text[end:stop].strip(" \t\"'")
     if trail and not trail.startswith("#"):
         return ()
-    key = re.search(r"(?:^|\n)([ \t]*)[\w.\"'-]+:[ \t]*(?:#[^\n]*)?\r?\n$", text[:begin])
+    base = max(begin - _NEAR, 0)
+    key = re.search(r"(?:^|\n)([ \t]*)[\w.\"'-]+:[ \t]*(?:#[^\n]*)?\r?\n$", text[base:begin])
     indent = len(text[begin:start]) - len(text[begin:start].lstrip(" "))
     if key is not None:
-        following = next(
-            (line for line in text[after:].splitlines() if line.strip() and not line.lstrip().startswith("#")), ""
-        )
+        following = _next_said(iter(text[after : after + _NEAR].splitlines()))
         lead = len(following) - len(following.lstrip(" "))
         alone = lead < indent or (
             lead == indent and text[begin:start].strip() == "-" and not following.lstrip().startswith("-")
         )
         if alone or not following:
-            begin = key.start() + (1 if text[key.start()] == "\n" else 0)
+            begin = base + key.start() + (1 if text[base + key.start()] == "\n" else 0)
     return (_without_lines(text, begin, after),)
 
 

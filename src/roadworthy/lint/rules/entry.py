@@ -139,7 +139,7 @@ def _imports(judge: Judge) -> None:
     for match in judge.found(_MODULE_WORD):
         rule = "entry.api_server" if "api_server" in match.group(1) else "bench.module"
         line = judge.reading.lines.line(match.start(1))
-        if not any(one.rule == rule and one.line == line for one in judge.problems):
+        if not judge.has(rule, line):
             judge.report(rule, match.start(1), match.group(1))
 
 

@@ -298,7 +298,7 @@ def _sysctl(judge: Judge) -> None:
     for pattern in (_TCP_ECN, _TCP_ECN_PATH):
         for match in judge.found(pattern):
             line = judge.reading.lines.line(match.start())
-            if not any(one.rule == "sysctl.tcp_ecn" and one.line == line for one in judge.problems):
+            if not judge.has("sysctl.tcp_ecn", line):
                 judge.report(
                     "sysctl.tcp_ecn", match.start(), match.group(), edits=_without_statement(judge, match.start())
                 )
@@ -381,7 +381,7 @@ def _texts(judge: Judge) -> None:
     for rule, pattern, reason in _TEXTS:
         for match in judge.found(pattern):
             line = judge.reading.lines.line(match.start())
-            if not any(one.rule == rule and one.line == line for one in judge.problems):
+            if not judge.has(rule, line):
                 judge.report(rule, match.start(), match.group(), reason=reason)
     for match in judge.found(_ECN_PATH):
         infiniband = (

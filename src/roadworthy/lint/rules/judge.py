@@ -42,6 +42,7 @@ class Judge:
         self.code = reading.code()
         self.problems: list[LintProblem] = []
         self._seen: set[tuple[str, int, str]] = set()
+        self._lines: set[tuple[str, int]] = set()
 
     def report(
         self,
@@ -67,6 +68,7 @@ class Judge:
         if (rule, line, shown) in self._seen:
             return
         self._seen.add((rule, line, shown))
+        self._lines.add((rule, line))
         self.problems.append(
             LintProblem(
                 file=self.reading.file,
@@ -80,6 +82,10 @@ class Judge:
                 offset=at,
             )
         )
+
+    def has(self, rule: str, line: int) -> bool:
+        """Whether the rule has spoken of this line."""
+        return (rule, line) in self._lines
 
     def found(self, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
         """Matches in what is not a comment."""

@@ -45,18 +45,18 @@ _SUFFIX = re.compile(r"(?:_(?:total|bucket|sum|count|created))+$")
 
 
 def check_metrics(judge: Judge) -> None:
-    taken: list[tuple[int, int]] = []
+    taken: set[int] = set()
     for rule, pattern in _OLD:
         for match in judge.found(pattern):
-            if any(low <= match.start() < high for low, high in taken):
+            if match.start() in taken:
                 continue
-            taken.append(match.span())
+            taken.add(match.start())
             judge.report(rule, match.start(), match.group(), edits=_rename(match))
     _ray(judge)
     for match in judge.found(_ANY):
         name = _SUFFIX.sub("", match.group(1))
         known = name in VLLM_METRICS or match.group(1) in VLLM_METRICS
-        if known or any(low <= match.start() < high for low, high in taken):
+        if known or match.start() in taken:
             continue
         if judge.code[match.end() : match.end() + 1] in (":", "*", "/", "@", "-") or not _looks_like_metric(
             judge, match
