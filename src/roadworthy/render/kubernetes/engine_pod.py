@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from roadworthy.render.at_start import AtStart
 from roadworthy.render.commented_yaml import Node, said
 from roadworthy.render.engine_lines import words
+from roadworthy.render.kubernetes.gateway_document import checkpoint_folder
 from roadworthy.render.kubernetes.model_cache import MODEL_MOUNT, model_volume
 from roadworthy.render.kubernetes.objects import ENGINE_COMPONENT, env, env_from_field, labels, literal, original_names
 from roadworthy.render.kubernetes.pod_sizes import resources, shared_memory
-from roadworthy.render.names import object_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -87,7 +87,7 @@ def model_folder(inputs: RenderInput, line: ServeLine) -> str:
     """Where the checkpoint lies in the pod."""
     model = line.model
     if isinstance(model, AtStart) or not HUB_ID.fullmatch(model):
-        return f"{MODEL_MOUNT}/{object_name(inputs.deployment.model.served_name)}"
+        return checkpoint_folder(inputs)
     return f"{MODEL_MOUNT}/{model}"
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from roadworthy import __version__
 from roadworthy.render.commented_yaml import Node, Text, said
-from roadworthy.render.kubernetes.gateway_document import gateway_document, key_variables, secret_key
+from roadworthy.render.kubernetes.gateway_document import gateway_document, key_variables, left_out, secret_key
+from roadworthy.render.kubernetes.model_cache import MODEL_MOUNT, model_volume
 from roadworthy.render.kubernetes.objects import (
     GATEWAY_COMPONENT,
     env_from_secret,
@@ -19,6 +21,7 @@ from roadworthy.render.kubernetes.objects import (
     selector,
 )
 from roadworthy.render.values import Artifact
+from roadworthy.spec.values import looks_like_a_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 
 FOLDER, DOCUMENT = "/etc/roadworthy", "roadworthy.yaml"
 DRAIN_S = 120
+LISTED = 20
 USER = 10001
 IMAGE = f"roadworthy-gateway:{__version__}"
 
@@ -34,8 +38,9 @@ IMAGE = f"roadworthy-gateway:{__version__}"
 def gateway_artifacts(inputs: RenderInput, engines: Sequence[str]) -> tuple[Artifact, ...]:
     """``gateway.yaml`` and the Dockerfile of its image."""
     objects = (_config(inputs, engines), _workload(inputs), _service(inputs))
+    remarks = "\n".join(left_out(inputs))
     return (
-        manifest_file("gateway.yaml", *objects, header=_header(inputs)),
+        manifest_file("gateway.yaml", *objects, header=_header(inputs), remarks=remarks),
         Artifact(path="gateway.Dockerfile", text=_DOCKERFILE),
     )
 
@@ -49,9 +54,11 @@ def _header(inputs: RenderInput) -> str:
         )
     tenants = key_variables(inputs)
     if tenants:
-        keys = " ".join(f"--from-file={secret_key(tenant, variable)}=FILE" for tenant, variable in tenants)
+        keys = " ".join(f"--from-file={secret_key(tenant, variable)}=FILE" for tenant, variable in tenants[:LISTED])
         lines.append("Keys of the tenants, each in a file without a line break at its end:")
-        lines.append(f"  kubectl -n {site.namespace} create secret generic {site.tenant_secret} {keys}")
+        more = f" ... and {len(tenants) - LISTED} more" if len(tenants) > LISTED else ""
+        command = shlex.join(["kubectl", "-n", site.namespace, "create", "secret", "generic", site.tenant_secret])
+        lines.append(f"  {command} {keys}{more}")
     else:
         lines.append("The document names no tenant: anyone who reaches the gateway may use it.")
     return "\n".join(lines)
@@ -112,7 +119,10 @@ def _pod(inputs: RenderInput) -> Node:
     if site.pull_secret:
         pod["imagePullSecrets"] = said([{"name": site.pull_secret}], "kubernetes.pull_secret")
     pod["containers"] = [_container(inputs)]
-    pod["volumes"] = [{"name": "document", "configMap": said({"name": names.gateway}, "the document")}]
+    volumes: list[Node] = [{"name": "document", "configMap": said({"name": names.gateway}, "the document")}]
+    if looks_like_a_path(inputs.deployment.model.config):
+        volumes.append(model_volume(inputs))
+    pod["volumes"] = volumes
     return pod
 
 
@@ -134,6 +144,7 @@ def _container(inputs: RenderInput) -> Node:
                 name="--admin-host",
                 shown="0.0.0.0",
             ),
+            *_access_log(inputs),
             said(f"--drain={DRAIN_S}", "streams in progress may end", name="--drain", shown=DRAIN_S),
         ],
         "ports": [
@@ -155,10 +166,7 @@ def _container(inputs: RenderInput) -> Node:
             for tenant, variable in key_variables(inputs)
         ]
     return container | {
-        "resources": said(
-            {"requests": {"cpu": "1", "memory": "512Mi"}, "limits": {"cpu": "1", "memory": "512Mi"}},
-            "one event loop: more than a core is not used; bodies and buffers stay well below half a GiB",
-        ),
+        "resources": _resources(inputs),
         "securityContext": {
             "allowPrivilegeEscalation": said(False, "it needs no right on the node"),
             "readOnlyRootFilesystem": said(True, "it writes no file"),
@@ -173,10 +181,31 @@ def _container(inputs: RenderInput) -> Node:
             "periodSeconds": said(10, "a restart is cheap, and cuts its streams"),
             "failureThreshold": said(6, "a minute without an answer"),
         },
-        "volumeMounts": [
-            {"name": "document", "mountPath": said(FOLDER, "the document"), "readOnly": True},
-        ],
+        "volumeMounts": _mounts(inputs),
     }
+
+
+def _resources(inputs: RenderInput) -> Node:
+    workers = inputs.deployment.gateway.workers
+    size: dict[str, Node] = {"cpu": str(workers), "memory": f"{512 * workers}Mi"}
+    why = "an event loop uses one core and no more: a core and half a GiB for each worker (gateway.workers)"
+    return said({"requests": size, "limits": size}, why)
+
+
+def _access_log(inputs: RenderInput) -> list[Node]:
+    if inputs.deployment.gateway.access_log is None:
+        return []
+    return [
+        said("--access-log=-", "a line of JSON for each request, to standard output", name="--access-log", shown="-")
+    ]
+
+
+def _mounts(inputs: RenderInput) -> list[Node]:
+    mounts: list[Node] = [{"name": "document", "mountPath": said(FOLDER, "the document"), "readOnly": True}]
+    if looks_like_a_path(inputs.deployment.model.config):
+        why = "the document names a checkpoint of your own: its config.json must be there for the gateway too"
+        mounts.append({"name": "model", "mountPath": said(MODEL_MOUNT, why), "readOnly": True})
+    return mounts
 
 
 def _service(inputs: RenderInput) -> Node:

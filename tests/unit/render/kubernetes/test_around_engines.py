@@ -171,3 +171,63 @@ def test_every_setting_of_every_manifest_has_its_reason() -> None:
             assert artifact.text.startswith("#"), path
             assert artifact.settings, path
             assert all(setting.why and not setting.why.endswith(".") for setting in artifact.settings)
+
+
+def gateway_document(document: str) -> dict[str, Any]:
+    text = objects(document, "gateway.yaml")["ConfigMap"]["data"]["roadworthy.yaml"]
+    found: dict[str, Any] = yaml.safe_load(text)
+    return found
+
+
+def test_routing_reaches_the_gateways_and_what_belongs_to_one_host_does_not() -> None:
+    document = LLAMA_ON_8_H100 + (
+        "gateway:\n"
+        "  access_log: /var/log/gateway.jsonl\n"
+        "  workers: 3\n"
+        "  state_url: 'postgresql://u:sk-password@h/n'\n"
+        "  routing: {policy: session, session_header: x-chat}\n"
+        "cost: {gpu_hour: 2}\n"
+        "kubernetes: {namespace: llm}\n"
+    )
+    found = gateway_document(document)
+    assert found["gateway"]["routing"] == {"policy": "session", "session_header": "x-chat"}
+    assert not {"access_log", "state_url", "tls"} & found["gateway"].keys()
+    assert not {"cost", "kubernetes"} & found.keys()
+    container = gateway_container(document)
+    assert "--access-log=-" in container["args"]
+    assert container["resources"]["limits"]["cpu"] == "3"
+    text = rendered("lws", render_input(document))["gateway.yaml"].text
+    assert "sk-password" not in text
+    assert "# gateway.state_url is left out" in text
+
+
+def test_a_lane_of_engines_elsewhere_is_left_out_with_a_remark() -> None:
+    document = LLAMA_ON_8_H100 + (
+        "engine: {endpoints: [{url: 'http://a:1'}, {url: 'http://b:1'}]}\n"
+        "gateway: {lanes: {long: {above_tokens: 4096, engines: ['http://b:1']}}}\n"
+    )
+    assert "lanes" not in gateway_document(document)["gateway"]
+    assert "# gateway.lanes is left out" in rendered("lws", render_input(document))["gateway.yaml"].text
+    kept = LLAMA_ON_8_H100 + "gateway: {lanes: {long: {above_tokens: 4096, slots: 2}}}\n"
+    assert gateway_document(kept)["gateway"]["lanes"] == {"long": {"above_tokens": 4096, "slots": 2}}
+
+
+def test_a_checkpoint_of_ones_own_is_mounted_for_the_gateway_too() -> None:
+    """Its document names the folder, and the gateway refuses one that is not there."""
+    document = "name: own\nmodel: {config: ./my-model, served_name: my-model}\nengine: {version: 0.32.0}\n"
+    pod = objects(document, "gateway.yaml")["Deployment"]["spec"]["template"]["spec"]
+    folder = gateway_document(document)["model"]["config"]
+    assert folder == "/models/my-model"
+    leader = objects(document, "leaderworkerset.yaml")["LeaderWorkerSet"]["spec"]["leaderWorkerTemplate"][
+        "leaderTemplate"
+    ]
+    assert leader["spec"]["containers"][0]["args"][1] == folder
+    assert {mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]} == {"/etc/roadworthy", "/models"}
+    assert {volume["name"] for volume in pod["volumes"]} == {"document", "model"}
+
+
+def test_many_tenants_do_not_make_a_long_command() -> None:
+    tenants = ", ".join(f"{{id: t{number}, key: sk-{number}}}" for number in range(60))
+    text = rendered("lws", render_input(LLAMA_ON_8_H100 + f"tenants: [{tenants}]\n"))["gateway.yaml"].text
+    assert "... and 40 more" in text
+    assert len(gateway_container(LLAMA_ON_8_H100 + f"tenants: [{tenants}]\n")["env"]) == 60

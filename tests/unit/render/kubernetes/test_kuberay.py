@@ -191,7 +191,7 @@ def test_settings_are_told_for_explain(name: str) -> None:
 
 
 def test_the_operator_gets_through_the_network_policy() -> None:
-    """It asks the head for Ray's and Serve's state; a policy without it would keep a RayService from ever being ready."""
+    """It asks the head for Ray's and Serve's state; without it a RayService would never be ready."""
     for target, expected in (("kuberay", 1), ("lws", 0)):
         text = rendered(target, render_input(V4_ON_32_H100))["network-policy.yaml"].text
         engines = next(iter(yaml.safe_load_all(text)))
