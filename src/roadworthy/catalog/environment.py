@@ -1,8 +1,9 @@
 """Environment variables of an engine host: whose they are, whether anybody reads them, what to set instead.
 
 vLLM's come from its own list (``scripts/extract_flags.py``), those of NCCL, Ray and PyTorch from the names in their
-binaries (``scripts/extract_environment.py``) and guides. A name that vLLM, NCCL or Ray do not hold is read by nobody. The lists of
-the others are known in part (PyTorch's without its CUDA library): a name that is not there is *unknown*, never wrong.
+binaries (``scripts/extract_environment.py``) and from guides. A name that vLLM, NCCL or Ray do not hold is read by
+nobody. The lists of the others are known in part (PyTorch's without its CUDA library): a name that is not there is
+*unknown*, never wrong.
 """
 
 from __future__ import annotations
