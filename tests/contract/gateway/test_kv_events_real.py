@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,13 +14,18 @@ import pytest
 
 from fakes.engine import FakeEngine
 from roadworthy.adapters.ports import free_ports
+from roadworthy.gateway import probe
+from roadworthy.gateway.endpoints import Endpoint, host_and_port
 from roadworthy.gateway.kv_events import KvEvents
+from roadworthy.gateway.poller import Poller, PollPolicy
+from roadworthy.gateway.scrape import read_metrics
+from roadworthy.route.breaker import BreakerPolicy
 from roadworthy.route.settings import RoutingSettings
 from roadworthy.route.state import Placement, RoutingState
 from support.gateway import client_of, gateway_before, post, run, until
 from support.vllm_process import running_vllm
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(400)]  # most of it is for vLLM to start on a busy machine
 
 OTHER = "http://elsewhere:1"  # with one engine alone there is nothing to choose, and no keys
 KV_BYTES = 16 * 2**20
@@ -49,6 +55,15 @@ def text(words: int, seed: int) -> str:
     return " ".join(f"{(at * 7919 + seed * 104729) % 9973:x}" for at in range(words))
 
 
+def call(url: str, body: bytes = b"", headers: Mapping[str, str] | None = None) -> Any:
+    """A POST, answered with JSON or nothing."""
+    request = urllib.request.Request(
+        url, data=body, headers={"Content-Type": "application/json", **(headers or {})}, method="POST"
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.loads(answer.read() or b"{}")
+
+
 class Driver:
     """Sends requests as the gateway does: described, dispatched, with our id as the session, and settled."""
 
@@ -76,7 +91,7 @@ class Driver:
         body = json.dumps({"model": "tiny", "prompt": prompt, "max_tokens": 1}).encode()
         route = self.state.describe(tenant_id="acme", model="tiny", stream=False, body=body, request_id=request_id)
         placement = self.state.dispatched(route, self.url)
-        answer = await asyncio.to_thread(self._post, "/v1/completions", body, {"X-Session-ID": request_id})
+        answer = await asyncio.to_thread(call, f"{self.url}/v1/completions", body, {"X-Session-ID": request_id})
         before = self.events.streams[0].messages
         await asyncio.sleep(0.05)  # events and answer take different ways
         assert self.events.streams[0].messages >= before
@@ -88,15 +103,8 @@ class Driver:
         keys = placement.request.prefix_keys
         return self.state.matched(self.url, keys), len(keys)
 
-    def _post(self, path: str, body: bytes, headers: dict[str, str]) -> Any:
-        request = urllib.request.Request(
-            self.url + path, data=body, headers={"Content-Type": "application/json", **headers}, method="POST"
-        )
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.loads(answer.read() or b"{}")
-
     async def reset(self) -> None:
-        await asyncio.to_thread(self._post, "/reset_prefix_cache", b"", {})
+        await asyncio.to_thread(call, f"{self.url}/reset_prefix_cache")
 
 
 def test_stored_blocks_are_matched_to_the_request_that_caused_them(engine: Publishing) -> None:
@@ -182,5 +190,43 @@ def test_what_the_engine_evicts_is_forgotten_and_what_it_keeps_is_not(engine: Pu
             matched, keys = driver.matched(newest)
             assert matched == keys
             assert tokens > 0
+
+    run(test, limit_s=110)
+
+
+def test_the_metrics_page_of_a_real_engine_tells_its_pool_its_blocks_and_its_process(engine: Publishing) -> None:
+    async def test() -> None:
+        host, port = host_and_port(engine.url)
+        answer = await probe.get(host, port, f"{host}:{port}", "/metrics", timeout_s=20)
+        scrape = read_metrics(answer.body)
+        assert scrape.loaded
+        assert scrape.block_tokens == 32
+        assert scrape.kv_tokens is not None
+        assert scrape.kv_tokens % 32 == 0
+        assert scrape.kv_tokens > 4096
+        assert scrape.started_s is not None
+        assert scrape.started_s > 1.7e9
+        assert not scrape.asleep
+
+    run(test, limit_s=60)
+
+
+def test_a_real_engine_that_is_paused_is_left_out_until_it_goes_on(engine: Publishing) -> None:
+    async def test() -> None:
+        endpoint = Endpoint(engine.url, policy=BreakerPolicy(), now_s=time.monotonic)
+        policy = PollPolicy(interval_s=0.1, retry_s=0.1, timeout_s=20, retry_timeout_s=20, models_every=1, stale_s=60)
+        poller = Poller([endpoint], policy=policy, now_s=time.monotonic)
+        await poller.start()
+        try:
+            await until(lambda: endpoint.health.reachable is True and endpoint.healthy, within_s=40)
+            await asyncio.to_thread(call, f"{engine.url}/pause?mode=keep")
+            try:
+                await until(lambda: not endpoint.healthy, within_s=40)
+                assert (endpoint.health.reachable, endpoint.health.note) == (True, "paused")
+            finally:
+                await asyncio.to_thread(call, f"{engine.url}/resume")
+            await until(lambda: endpoint.healthy, within_s=40)
+        finally:
+            await poller.stop()
 
     run(test, limit_s=110)
