@@ -50,7 +50,7 @@ KUBERNETES = Section(
             key="ray_image",
             attribute="ray_image",
             value=_image("registry.example/vllm-ray:v0.33.0"),
-            doc="The engine's image with Ray added, for `kuberay`: the official one lacks it. Left out, a name to push.",
+            doc="The engine's image with Ray added, for `kuberay`: the official one lacks it. Left out, one to push.",
         ),
         Field(
             key="gateway_image",
@@ -175,7 +175,7 @@ KUBERNETES = Section(
             key="queue",
             attribute="queue",
             value=_label("gpus"),
-            doc="LocalQueue of Kueue: all pods of an engine are admitted together, or none. Left out, no gang admission.",
+            doc="LocalQueue of Kueue: all pods of an engine are admitted together, or none. Left out, one by one.",
         ),
     ),
 )

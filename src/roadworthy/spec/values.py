@@ -290,6 +290,6 @@ class Deployment:
     tenants: tuple[Tenant, ...] = ()
     gateway: GatewaySpec = GatewaySpec()
     cost: CostSpec = CostSpec()
-    kubernetes: KubernetesSpec = KubernetesSpec()
+    kubernetes: KubernetesSpec = field(default_factory=KubernetesSpec)
     schema_version: Literal[1] = 1
     digest: str = ""
