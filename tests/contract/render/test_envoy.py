@@ -12,6 +12,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -19,7 +20,8 @@ import pytest
 from fakes.engine import Answer, FakeEngine, chat_events, plain, stream_of
 from roadworthy.adapters.ports import free_ports
 from roadworthy.render.services.envoy import envoy_artifacts
-from support.gateway import run
+from roadworthy.spec.values import Tenant
+from support.gateway import gateway_before, run
 from support.rendering import LLAMA_ON_8_H100, V4_ON_32_H100, render_input, rendered
 
 HTTPS = LLAMA_ON_8_H100 + "engine: {endpoints: [{url: 'https://e.example:8443'}, {url: 'http://10.0.0.1:8000'}]}\n"
@@ -92,12 +94,20 @@ class Edge:
 
 
 @asynccontextmanager
-async def edge_before(
-    envoy: str, certificate: Path, folder: Path, addresses: Sequence[str], file: str = "envoy-engines.yaml"
-) -> AsyncIterator[Edge]:
-    """Envoy with the rendered file in front of engines at ``addresses``; only ports and paths are changed."""
+async def edge_before(envoy: str, certificate: Path, folder: Path, addresses: Sequence[str]) -> AsyncIterator[Edge]:
+    """Envoy with the rendered file in front of engines at ``addresses``."""
     urls = ", ".join(f"{{url: '{url}'}}" for url in addresses)
-    laid_out(folder, certificate, LLAMA_ON_8_H100 + f"engine: {{endpoints: [{urls}]}}\n")
+    document = LLAMA_ON_8_H100 + f"engine: {{endpoints: [{urls}]}}\n"
+    async with edge_of(envoy, certificate, folder, document, "envoy-engines.yaml", hosts=len(addresses)) as edge:
+        yield edge
+
+
+@asynccontextmanager
+async def edge_of(
+    envoy: str, certificate: Path, folder: Path, document: str, file: str, *, hosts: int = 1
+) -> AsyncIterator[Edge]:
+    """Envoy with a rendered file; only its own ports and the folder are changed."""
+    laid_out(folder, certificate, document)
     port, admin = free_ports("127.0.0.1", 2)
     text = (folder / file).read_text()
     text = re.sub(r"port_value: 8443\b", f"port_value: {port}", text)
@@ -110,7 +120,7 @@ async def edge_before(
         trust = ssl.create_default_context(cafile=str(certificate / "tls.crt"))
         try:
             async with httpx.AsyncClient(verify=trust, timeout=20) as client:
-                await _up(client, f"http://127.0.0.1:{admin}", len(addresses), process, folder)
+                await _up(client, f"http://127.0.0.1:{admin}", hosts, process, folder)
                 yield Edge(port, client, log)
         finally:
             if process.returncode is None:
@@ -234,5 +244,28 @@ def test_the_access_log_tells_the_request_and_no_secret(envoy: str, certificate:
             assert '"path":"/v1/chat/completions"' in text
             for secret in ("secret", "my-session"):
                 assert secret not in text
+
+    run(inside, limit_s=100)
+
+
+def test_a_gateway_behind_the_edge_serves_and_its_refusals_pass_as_they_are(
+    envoy: str, certificate: Path, tmp_path: Path
+) -> None:
+    """Health is asked on the real gateway's admin port, and a quota is not tried again."""
+    tenant = Tenant(id="acme", key="sk-secret", requests_per_minute=3)
+
+    async def inside() -> None:
+        async with FakeEngine() as engine, gateway_before(engine, tenants=[tenant]) as gateway:
+            data, admin = (urlsplit(url).port for url in (gateway.data_url, gateway.admin_url))
+            document = LLAMA_ON_8_H100 + f"gateway: {{host: 127.0.0.1, port: {data}, admin_port: {admin}}}\n"
+            async with edge_of(envoy, certificate, tmp_path, document, "envoy.yaml") as edge:
+                answers = [await edge.ask("s", messages=[], stream=True) for _ in range(5)]
+                assert [answer.status_code for answer in answers] == [200] * 3 + [429] * 2
+                assert answers[0].headers["x-roadworthy-decision"] == "routed"
+                assert answers[3].json()["error"]["code"] == "rate_limited"
+                assert "retry-after" in answers[3].headers
+                assert len(engine.requests) == 3
+                unknown = await edge.client.get(f"{edge.url}/v1/models", headers={"authorization": "Bearer no"})
+                assert unknown.status_code == 401
 
     run(inside, limit_s=100)
