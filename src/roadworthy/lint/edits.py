@@ -228,11 +228,9 @@ def _remove_block(text: str, start: int, end: int) -> tuple[Edit, ...]:
 
 def _remove_flow_entry(text: str, start: int, end: int) -> tuple[Edit, ...]:
     """An entry of a flow collection, or a flow mapping that is one item of a block list."""
-    begin, stop, _after = _line(text, start)
-    if text[begin:start].strip() == "-" and not text[end:stop].strip().lstrip("}").strip():
-        return _remove_block(
-            text, start, end + len(text[end:stop].rstrip()) - len(text[end:stop].rstrip().lstrip("} "))
-        )
+    begin, stop, _ = _line(text, start)
+    if text[begin:start].strip() == "-" and re.match(r"\s*(?:#|$)", text[end:stop]):
+        return _remove_block(text, start, end)
     if "\n" in text[start:end]:
         return ()
     return (_remove_from_flow(text, start, end),)

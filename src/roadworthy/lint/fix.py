@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from roadworthy.lint.run import lint_text
@@ -12,19 +13,23 @@ if TYPE_CHECKING:
     from roadworthy.lint.context import LintOptions
     from roadworthy.lint.values import Edit, LintProblem
 
+_HUSK = re.compile(r"^[ \t]*(?:ENV|export)[ \t]*(?:\r\n|\r|\n|\Z)", re.MULTILINE)
+"""What is left of a statement all of whose variables went; alone it means something else, or nothing."""
+
 MAX_ROUNDS = 6
 """Mending one thing may show another (a pair of options); this many rounds are made at most."""
 
 
 def apply_edits(text: str, problems: Iterable[LintProblem]) -> str:
     """``text`` after the edits of every problem whose edits do not cut into those of another."""
+    before = text
     taken: list[Edit] = []
     for problem in problems:
         if all(_apart(edit, other) for edit in problem.edits for other in taken):
             taken.extend(edit for edit in problem.edits if edit not in taken)
     for edit in sorted(taken, key=lambda one: (one.start, one.end), reverse=True):
         text = text[: edit.start] + edit.text + text[edit.end :]
-    return text
+    return text if _HUSK.search(before) else _HUSK.sub("", text)
 
 
 def _apart(edit: Edit, other: Edit) -> bool:

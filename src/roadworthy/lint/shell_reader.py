@@ -139,9 +139,9 @@ def _command(
     if words:
         found = started(words, arity=reading.arity, place=place, image=image, owner=owner)
         given = [one for one in reading.env[-len(command.assigns) :] if one.owner is command] if command.assigns else []
-        given += list(
-            env_words(words, place if place != "shell" or not found.invocations else _place(found.invocations), command)
-        )
+        scripts = {id(word) for _, word in found.scripts}
+        plain = [word for word in words if id(word) not in scripts]
+        given += list(env_words(plain, _place(found.invocations) if place == "shell" else place, command))
         reading.env.extend(one for one in given if one.removable and one not in reading.env)
         for invocation in found.invocations:
             invocation.pipe = command.pipe
@@ -154,8 +154,35 @@ def _command(
             _note_image(reading, invocation)
         for inner, _ in found.scripts:
             _nested_script(reading, inner, place=place, owner=owner)
+        if not found.scripts:
+            _words_that_are_scripts(reading, command, words, place=place, owner=owner)
     for body in command.heredocs:
         nested(reading, body, place=place, owner=owner)
+
+
+_TALKERS = frozenset({"grep", "egrep", "rg", "sed", "awk", "die", "log", "read", "test", "[", "[["})
+_A_COMMAND = re.compile(
+    r"(?:^|[;&|]\s*)(?:\w+=\S*\s+|sudo\s+|exec\s+|nohup\s+|export\s+)*(?:vllm\s+serve|python3?\s+-m\s+vllm|ray\s+(?:start|stop)"
+    r"|numactl\s|ipcs\s|ipcrm\s|sysctl\s|mstconfig\s|docker\s+run|(?:NCCL|RAY|VLLM|PYTORCH)_\w+=)|^[\d*@][^\n]*\bipcrm\b"
+)
+
+
+def _words_that_are_scripts(
+    reading: Reading, command: ShellCommand, words: list[Word], *, place: Place, owner: object
+) -> None:
+    """Commands handed to other programs as one word: ``tmux new -d 'vllm serve M'``, ``pdsh -w n[1-4] 'ray stop'``.
+
+    What `echo` says is only a file's text where it goes to a file or into another program.
+    """
+    program = words[0].value.rpartition("/")[2]
+    prints = program in ("echo", "printf")
+    if program in _TALKERS or (prints and not command.redirects and command.separator != "|"):
+        return
+    if prints and any(operator in (">&",) for operator, _ in command.redirects):
+        return
+    for word in words[1:]:
+        if re.search(r"\s", word.value) and _A_COMMAND.search(word.value):
+            nested(reading, word.piece, place=place, owner=owner)
 
 
 def _nested_script(reading: Reading, piece: Piece, *, place: Place, owner: object) -> None:

@@ -187,7 +187,7 @@ class _Walk:
         ends = [value.end] if value is not None else []
         ends += [source.end] if source is not None else []
         ends.append(named.end)
-        self._variable(named, value, (child.start, max(ends)), container)
+        self._variable(named, value, (child.start, child.end if child.flow else max(ends)), container)
         if value is not None:
             self.taken.add(id(value))
 
