@@ -91,7 +91,7 @@ def sample(part: str, peer: Peer, lab: Engines, core: int, length: speed.Length)
         return speed.chunk(peer, lab, core=core, seconds=length.chunk_s, step=True)
     if part == "relay":
         return speed.relay(peer, lab, core=core, seconds=length.relay_s)
-    return speed.ttft(peer, lab, core=core, seconds=length.ttft_s, streams=int(part.removeprefix("ttft_")))
+    return speed.ttft(peer, lab, core=core, length=length, streams=int(part.removeprefix("ttft_")))
 
 
 def before_other_work() -> str:

@@ -39,7 +39,8 @@ def ratio(rounds: Rounds, part: str, peer: str, other: str, field: str = "cpu_us
     if not samples.get(peer) or not samples.get(other):
         return None
     pairs = zip(samples[peer], samples[other], strict=True)
-    return statistics.median(one[field] / two[field] for one, two in pairs if two[field])
+    ratios = [one[field] / two[field] for one, two in pairs if two[field]]  # a quick look may find no CPU time at all
+    return statistics.median(ratios) if ratios else None
 
 
 def added(rounds: Rounds, part: str, peer: str, field: str) -> float | None:

@@ -17,7 +17,7 @@ CONNECTIONS = 16
 
 CHUNK_STREAMS, CHUNK_RATE_PER_S = 512, 40
 RELAY_STREAMS, RELAY_RATE_PER_S = 256, 250  # 64,000 chunks a second
-TTFT_RATE_PER_S, TTFT_CHUNKS, FIRST_MS = 20, "20:60", 20
+TTFT_RATE_PER_S, FIRST_MS = 20, 20
 ENDLESS_CHUNKS = 10_000_000
 
 
@@ -29,9 +29,11 @@ class Length:
     chunk_s: float = 2.5
     ttft_s: float = 3.0
     relay_s: float = 2.0
+    warmup_s: float = 1.2
+    ttft_chunks: str = "20:60"
 
 
-QUICK = Length(plain_s=0.4, chunk_s=0.5, ttft_s=0.6, relay_s=0.5)
+QUICK = Length(plain_s=0.4, chunk_s=0.5, ttft_s=0.6, relay_s=0.5, warmup_s=0.0, ttft_chunks="3:9")
 
 
 def plain(peer: Peer, engines: Engines, *, core: int, seconds: float, body_bytes: int) -> dict[str, float]:
@@ -77,13 +79,13 @@ def chunk(peer: Peer, engines: Engines, *, core: int, seconds: float, step: bool
     }  # fmt: skip
 
 
-def ttft(peer: Peer, engines: Engines, *, core: int, seconds: float, streams: int) -> dict[str, float]:
+def ttft(peer: Peer, engines: Engines, *, core: int, length: Length, streams: int) -> dict[str, float]:
     """Time between client and engine, there and back, of the first chunk: p50 and p99 in seconds."""
     engines.calm()
     engines.set(rate=TTFT_RATE_PER_S, first_ms=FIRST_MS)
     result = load(
-        peer.port, core=core, connections=streams, stream=1, chunks=TTFT_CHUNKS, ramp=1, warmup=1.2,
-        duration=1.2 + seconds, drain=10,
+        peer.port, core=core, connections=streams, stream=1, chunks=length.ttft_chunks, ramp=1,
+        warmup=length.warmup_s, duration=length.warmup_s + length.ttft_s, drain=30,
     )  # fmt: skip
     _require_whole(peer, result)
     return {"p50": result["transit_s"]["p50"], "p99": result["transit_s"]["p99"], "count": result["transit_s"]["count"]}
