@@ -140,8 +140,9 @@ class EnvironmentCatalog:
     def _unread(self, name: str, owner: Owner | None) -> VariableAnswer:
         if owner is None:
             return VariableAnswer(
-                name=name, status="unknown", owner=None, accepted=False, reason="no variable of an owner known here"
-            )
+                name=name, status="unknown", owner=None, accepted=False, reason="no variable of an owner known here",
+                replacement=self._near(name),
+            )  # fmt: skip
         if _NOT_THE_OWNERS.fullmatch(name):
             return VariableAnswer(
                 name=name, status="unknown", owner=owner, accepted=False,

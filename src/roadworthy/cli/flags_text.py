@@ -41,7 +41,7 @@ class Explained:
 def explained(name: str, version: str) -> Explained:
     """``name`` as a flag or a variable of that version; a flag may be written without its dashes."""
     environment = environment_catalog(version)
-    if not name.startswith("-") and (environment.find(name) or owner_of(name) or name.isupper()):
+    if not name.startswith("-") and (environment.find(name.upper()) or owner_of(name) or name.isupper()):
         takes = tuple(one for one in reversed(FLAG_VERSIONS) if environment_catalog(one).find(name))
         return Explained(
             version=environment.version,

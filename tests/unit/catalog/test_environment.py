@@ -75,6 +75,7 @@ def test_a_name_of_nobody_is_unknown() -> None:
     answer = NEW.explain("MY_SETTING")
     assert (answer.status, answer.owner) == ("unknown", None)
     assert owner_of("MY_SETTING") is None
+    assert "NCCL_IB_HCA" in NEW.explain("nccl_ib_hca").replacement
 
 
 def test_variables_of_vllm_follow_the_version() -> None:
