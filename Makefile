@@ -65,14 +65,17 @@ bench-gateway: $(VENV)/.dev
 
 # ten minutes of clients that leave or read slowly and engines that restart: nothing may grow, every stream accounted for
 soak: $(VENV)/.dev
+	scripts/install-system-tools
 	$(BIN)/python scripts/soak-gateway --seconds 600
 
 # a million malformed requests: no traceback, no connection out of step, no secret at an engine
 fuzz: $(VENV)/.dev
 	$(BIN)/python scripts/fuzz-gateway --requests 1000000
+	$(BIN)/python scripts/fuzz-gateway --guided 60
 
 # two minutes on real vLLM engines that are killed, stopped and started again
 chaos: $(VENV)/.vllm
+	scripts/install-system-tools
 	$(BIN)/python scripts/chaos-gateway --seconds 120
 
 # predicted against measured for every row on H200; exit 1 outside the limits
