@@ -71,7 +71,7 @@ soak: $(VENV)/.dev
 # a million malformed requests: no traceback, no connection out of step, no secret at an engine
 fuzz: $(VENV)/.dev
 	$(BIN)/python scripts/fuzz-gateway --requests 1000000
-	$(BIN)/python scripts/fuzz-gateway --guided 60
+	$(BIN)/python scripts/fuzz-gateway --guided 60 || test $$? = 3 # where atheris cannot be installed
 
 # two minutes on real vLLM engines that are killed, stopped and started again
 chaos: $(VENV)/.vllm

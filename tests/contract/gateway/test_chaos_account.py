@@ -12,7 +12,8 @@ KILLED = frozenset({"http://b"})
 
 def load(**failed: int) -> dict[str, Any]:
     kinds = (
-        "connect", "reset", "truncated", "timed_out", "bad_answer", "error_event", "wrong_answer", "no_done", "abandoned",
+        "connect", "reset", "truncated", "timed_out", "bad_answer", "error_event", "wrong_answer", "no_done",
+        "abandoned",
     )  # fmt: skip
     return {
         "started": 20,
