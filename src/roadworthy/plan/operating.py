@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 CONCURRENCY_MIN, CROSSING_STEPS, CROSSING_RATIO = 1e-3, 12, 0.004
 """Where a search for an operating point begins, how long it may take and how near, as a ratio, it comes."""
-RATE_ROUNDS, PIPELINE_ROUNDS = 4, 10
+RATE_ROUNDS, PIPELINE_ROUNDS = 3, 10
 """Iterations of Little's law, and in each of walk time and largest batch, halving the step. A pipeline far into
 congestion has no fixed point short of one batch that holds everything; the twin takes minutes to grow into it, and so
 the iteration stops on its way."""

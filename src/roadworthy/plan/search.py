@@ -230,7 +230,13 @@ def _forecast(
 def _settled(case: _Case, layout: Layout, cache: CacheLayout, weights: Sequence[StageWeights]) -> tuple[Knobs, Pool]:
     """The first settings under which the layout fits comfortably, else those that come nearest."""
     tried: list[tuple[tuple[float, ...], Knobs, Pool]] = []
-    for knobs in choices(case.fixed, case.model, case.gpu, max_model_len_tokens=case.max_model_len_tokens):
+    every = choices(case.fixed, case.model, case.gpu, max_model_len_tokens=case.max_model_len_tokens)
+    if case.fixed.kv_pool_bytes is None:
+        # the last has most memory and asks least of it: where that does not fit, none does, and none comes nearer
+        pool = _pool(case, layout, cache, every[-1], weights)
+        if pool.feasible is False:
+            return every[-1], pool
+    for knobs in every:
         pool = _pool(case, layout, cache, knobs, weights)
         admitted = _max_concurrency(case, layout, cache, knobs, pool)
         if pool.feasible is True and admitted >= COMFORTABLE_CONCURRENCY:

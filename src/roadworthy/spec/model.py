@@ -6,7 +6,7 @@ into bytes. A new architecture is a new combination of these kinds, or one new k
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Literal
 
@@ -165,10 +165,17 @@ class ModelSpec:
     vision: VisionTower | None = None
     served_dtype: Literal["bf16"] = "bf16"
     source: str = ""
+    _hash: int = field(init=False, repr=False, compare=False, default=0)
 
     def __post_init__(self) -> None:
         if not self.layers:
             raise ValueError(f"model {self.id}: no layers")
+        # a search looks a model up thousands of times, and each of its hundred layers would be hashed every time
+        shape = (self.id, self.family, self.hidden_size, self.layers, self.linear_format, self.expert_format)
+        object.__setattr__(self, "_hash", hash(shape))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     @property
     def num_layers(self) -> int:

@@ -16,7 +16,6 @@ from collections import deque
 from typing import TYPE_CHECKING, Literal
 
 from roadworthy.core.errors import Refused
-from roadworthy.plan.timing import StepLoad
 from roadworthy.twin.blocks import Holding
 from roadworthy.twin.prompt import Segment, block_contents
 from roadworthy.twin.requests import EngineStats, Finished, Output, Sequence
@@ -48,6 +47,7 @@ class Engine:
         self._sequences: dict[str, Sequence] = {}
         self._in_flight: deque[Batch] = deque()
         self._stages = config.step_time.pipeline_stages
+        self._seconds = config.step_time.compiled()
         self._stage_free_s = [-math.inf] * self._stages
         self._due_s: float | None = None
         self._now_s = -math.inf
@@ -179,13 +179,8 @@ class Engine:
 
     def _launch(self, batch: Batch, now_s: float) -> None:
         """Send ``batch`` through the pipeline: every stage takes it in turn, as soon as both are free."""
-        load = StepLoad(
-            prefill_tokens=sum([tokens for _, tokens in batch.prefills]),
-            prefill_context_tokens=batch.prefill_pairs,
-            decode_sequences=len(batch.decodes),
-            decode_context_tokens=batch.context_tokens,
-        )
-        stage_s = self.config.step_time.step_s(load) / self._stages
+        prompts = sum([tokens for _, tokens in batch.prefills])
+        stage_s = self._seconds(prompts, batch.prefill_pairs, len(batch.decodes), batch.context_tokens) / self._stages
         free_s = self._stage_free_s
         leaves_s = now_s
         for stage in range(self._stages):
