@@ -55,7 +55,7 @@ def command(
     """
     from roadworthy.cli.output import require_extra
 
-    require_extra("gateway", "uvloop", "httptools", "starlette", "uvicorn", "prometheus_client", "msgspec", "zmq")
+    require_extra("gateway", "uvloop", "httptools", "starlette", "uvicorn", "prometheus_client", "msgspec")
     from roadworthy.adapters.documents import read_document
     from roadworthy.adapters.event_loop import loop_factory, raise_descriptor_limit
     from roadworthy.adapters.ready_file import claimed

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from typing import TYPE_CHECKING, Protocol
 
+import anthropic
 import openai
 import pytest
 
 from roadworthy.gateway import probe
 from roadworthy.gateway.endpoints import host_and_port
 from roadworthy.gateway.poller import load_of
-from support.gateway import KEY, RawClient, client_of, gateway_before, post, run, until
+from roadworthy.spec.values import Tenant
+from support.gateway import KEY, TENANT, RawClient, client_of, gateway_before, post, run, until
 
 if TYPE_CHECKING:
     from roadworthy.gateway.service import Gateway
@@ -87,6 +90,81 @@ def test_the_openai_client_streams_from_real_vllm(vllm_engine: RunningEngine) ->
             assert tenant.output_tokens == 20 + 5
             assert tenant.output_tokens_estimated == 0
             assert tenant.prompt_tokens == parts[-1].usage.prompt_tokens + plain.usage.prompt_tokens
+
+    run(test)
+
+
+def test_the_anthropic_client_speaks_to_real_vllm(vllm_engine: RunningEngine) -> None:
+    async def test() -> None:
+        async with (
+            gateway_before(vllm_engine.url) as gateway,
+            anthropic.AsyncAnthropic(base_url=gateway.data_url, api_key=KEY, max_retries=0) as client,
+        ):
+            messages: list[anthropic.types.MessageParam] = [{"role": "user", "content": "hello"}]
+            plain = await client.messages.create(model="tiny", max_tokens=6, messages=messages)
+            assert 0 < plain.usage.output_tokens <= 6
+            counted = await client.messages.count_tokens(model="tiny", messages=messages)
+            assert counted.input_tokens == plain.usage.input_tokens
+            async with client.messages.stream(model="tiny", max_tokens=6, messages=messages) as stream:
+                final = await stream.get_final_message()
+            assert 0 < final.usage.output_tokens <= 6
+            tenant = gateway.status().tenants[0]
+            assert tenant.prompt_tokens == 2 * plain.usage.input_tokens
+            assert tenant.output_tokens == plain.usage.output_tokens + final.usage.output_tokens
+            assert tenant.output_tokens_estimated == 0
+
+    run(test)
+
+
+def test_responses_and_tokens_of_real_vllm(vllm_engine: RunningEngine) -> None:
+    async def test() -> None:
+        async with (
+            gateway_before(vllm_engine.url) as gateway,
+            client_of(gateway) as raw,
+            openai.AsyncOpenAI(base_url=f"{gateway.data_url}/v1", api_key=KEY, max_retries=0) as client,
+        ):
+            made = await client.responses.create(model="tiny", input="hello", max_output_tokens=6)
+            assert re.fullmatch(r"resp_[0-9a-f]{64}", made.id), "the id is the one that the gateway made"
+            assert made.usage is not None
+            events = [
+                one
+                async for one in await client.responses.create(
+                    model="tiny", input="hello", max_output_tokens=6, stream=True
+                )
+            ]
+            last = events[-1]
+            assert last.type in ("response.completed", "response.incomplete")
+            assert last.response.usage is not None
+            tenant = gateway.status().tenants[0]
+            assert tenant.output_tokens == made.usage.output_tokens + last.response.usage.output_tokens
+            assert tenant.output_tokens_estimated == 0
+            tokens = (await raw.ask(post({"model": "tiny", "prompt": "a b"}, path="/tokenize"))).json()["tokens"]
+            text = await raw.ask(post({"model": "tiny", "tokens": tokens}, path="/detokenize"))
+            assert text.status == 200
+
+    run(test)
+
+
+def test_real_vllm_takes_every_field_that_is_put_in_front(vllm_engine: RunningEngine) -> None:
+    """The same prompt under two tenants' salts shares nothing, under one tenant's it does."""
+    tenants = (TENANT, Tenant(id="other", key="sk-other"))
+    body = {**LONG, "max_tokens": 1, "messages": [{"role": "user", "content": "salted " * 400}]}
+
+    async def hits(url: str) -> float:
+        host, port = host_and_port(url)
+        text = (await probe.get(host, port, f"{host}:{port}", "/metrics", timeout_s=20)).body
+        found = re.search(rb"^vllm:prefix_cache_hits_total\{[^}]*\} (\S+)", text, re.MULTILINE)
+        assert found is not None
+        return float(found[1])
+
+    async def test() -> None:
+        async with gateway_before(vllm_engine.url, tenants=tenants) as gateway, client_of(gateway) as client:
+            seen = []
+            for key in (KEY, "sk-other", KEY):
+                assert (await client.ask(post(body, key=key))).status == 200
+                seen.append(await hits(vllm_engine.url))
+            assert seen[1] == seen[0], "another tenant finds nothing"
+            assert seen[2] > seen[1], "the same one does"
 
     run(test)
 

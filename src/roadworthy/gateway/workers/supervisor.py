@@ -7,7 +7,7 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
-from roadworthy.core.errors import RoadworthyError
+from roadworthy.core.errors import RoadworthyError, SpecError
 from roadworthy.gateway.admin.app import admin_app
 from roadworthy.gateway.admin.server import AdminServer
 from roadworthy.gateway.listen import listener, url_of
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 """Between a worker's death and its successor, growing while successors die too."""
+
+FIXED = ("host", "port", "admin_host", "admin_port", "workers")
+"""What the sockets of the process that was started are made of."""
 
 ANSWER_S = 5.0
 """How long a worker may take to tell of itself; one that is busier is left out of that answer."""
@@ -103,6 +106,7 @@ class Supervisor:
         self._sockets = [gateway.data_socket_copy()]
         self.data_url, self.admin_url = gateway.data_url, gateway.admin_url
         self._draining = {one.url for one in gateway.status().endpoints if one.draining}
+        self._document.text = await self._fresh_text()
         try:
             await self._start_worker(0)
         except WorkerError as error:
@@ -173,13 +177,15 @@ class Supervisor:
         """
         async with self._changing:
             new = [WorkerProcess(index, self._sockets[index], self._arguments) for index in range(len(self._sockets))]
+            text = await self._fresh_text()
             try:
                 draining = sorted(self._draining)
-                await asyncio.gather(*(worker.start(self._document.text, draining) for worker in new))
+                await asyncio.gather(*(worker.start(text, draining) for worker in new))
             except WorkerError as error:
                 await asyncio.gather(*(worker.kill() for worker in new))
                 self._say(f"upgrade given up, the workers before go on: {error}")
                 return
+            self._document.text = text
             old, self._workers = self._workers, {worker.index: worker for worker in new}
             for worker in new:
                 self._spawn(self._watch(worker))
@@ -188,6 +194,22 @@ class Supervisor:
                 self._retiring.add(worker)
                 self._spawn(self._retire(worker))
             self._say(f"upgraded: {len(new)} new workers serve, {len(old)} finish their streams")
+
+    async def _fresh_text(self) -> str:
+        """The document as it is now; the one in force if that cannot be used, or asks for what no upgrade changes."""
+        try:
+            text = await asyncio.to_thread(self._document.read)
+            config = await asyncio.to_thread(self._document.configure, text)
+            for name in FIXED:
+                was, wanted = getattr(self._config, name), getattr(config, name)
+                if was != wanted:
+                    raise SpecError(f"gateway.{name}: {wanted!r} was {was!r}, which lasts as long as this process")
+            if (config.tls.cert is None) != (self._config.tls.cert is None):
+                raise SpecError("gateway.tls: whether there is TLS lasts as long as this process")
+        except RoadworthyError as error:
+            self._say(f"the upgrade uses the document in force, since the one on disk was refused: {error}")
+            return self._document.text
+        return text
 
     async def _retire(self, worker: WorkerProcess | LocalWorker) -> None:
         await self._tell(worker, "retire")
