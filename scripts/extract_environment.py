@@ -4,7 +4,8 @@
 A name that a library looks up stands in its binary in full. What stands there too and is no variable (names of log
 categories, of enumeration values) is left out by the patterns below; a name kept by mistake does no harm, because the
 lists only say which names nobody reads. Wheels are downloaded without their requirements (380 MB, 80 MB) into a folder
-below build/; PyTorch is the installed one. vLLM's list is taken by extract_flags.py from its own code.
+below build/; PyTorch is the installed one. vLLM's list is taken by extract_flags.py from its own code. With --check
+nothing is written, and a difference is exit code 1.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def torch() -> Iterator[str]:
     yield from TORCH_CUDA_ONLY
 
 
-def main() -> None:
+def main() -> int:
     owners = {
         "nccl": (
             [f"NCCL {one}" for one in NCCL_VERSIONS],
@@ -109,9 +110,13 @@ def main() -> None:
         "torch": ([f"PyTorch {importlib.metadata.version('torch').split('+')[0]}"], set(torch())),
     }
     document = {owner: {"read_from": read, "names": sorted(names)} for owner, (read, names) in owners.items()}
-    OUT.write_text(json.dumps(document, indent=0) + "\n", encoding="utf-8")
+    text = json.dumps(document, indent=0) + "\n"
+    same = OUT.exists() and OUT.read_text(encoding="utf-8") == text
+    if not same and "--check" not in sys.argv:
+        OUT.write_text(text, encoding="utf-8")
     print(", ".join(f"{owner}: {len(entry['names'])}" for owner, entry in document.items()), file=sys.stderr)
+    return 0 if same or "--check" not in sys.argv else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
