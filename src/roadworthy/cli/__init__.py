@@ -31,14 +31,19 @@ COMMANDS = {
     "bench": Subcommand("bench", "Drive open-loop load and give a verdict for each objective of the SLA."),
     "simulate": Subcommand("simulate", "Run the same deployment in virtual time: hours of traffic in seconds."),
     "cost": Subcommand("cost", "Say what it costs, what a million tokens costs, and whether to buy or build."),
-    "check": Subcommand("check", "Check whether this host, or those given, is ready: GPUs, NICs, RDMA, limits, clocks."),
+    "check": Subcommand(
+        "check", "Check whether this host, or those given, is ready: GPUs, NICs, RDMA, limits, clocks."
+    ),
     "diagnose": Subcommand(
         "diagnose", "Name the root cause from logs, probe output and metrics, with evidence and remedy."
     ),
     "explain": Subcommand(
         "explain", "Explain a root cause: how it shows, how to confirm and mend it; without CODE list all."
     ),
-    "lint": Subcommand("lint", "Name every false setting in launch scripts, manifests and environment files, and mend them."),
+    "lint": Subcommand(
+        "lint", "Name every false setting in launch scripts, manifests and environment files, and mend them."
+    ),
+    "doc": Subcommand("doc", "Read long documents and find the passage that answers, by number, words and meaning."),
     "spec": Subcommand("spec", "Check a deployment document, or print its JSON Schema."),
     "models": Subcommand("models", "List the models known, with sources."),
     "gpus": Subcommand("gpus", "List the GPUs known, with sources."),

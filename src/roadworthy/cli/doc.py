@@ -1,0 +1,232 @@
+"""`roadworthy doc`: long documents in, answers with their place out."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from roadworthy.adapters.longdoc_store import DocumentStore
+    from roadworthy.longdoc.search import Hit, Searcher
+    from roadworthy.longdoc.values import Unit
+
+TEXT_SUFFIXES = {".txt", ".md", ".markdown", ".text", ""}
+BYTES_PER_TOKEN = {True: 3.0, False: 4.6}
+"""UTF-8 bytes of a token, Chinese and other text: a size for splitting, not a count for a bill."""
+
+home_option = click.option(
+    "--home", type=click.Path(path_type=Path), envvar="ROADWORTHY_HOME", help="Folder of the store (~/.roadworthy)."
+)  # fmt: skip
+
+
+@click.group()
+def command() -> None:
+    """Read long documents and find the passage that answers, by number, words and meaning."""
+
+
+@command.command()
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@home_option
+@click.option("--no-vectors", is_flag=True, help="Leave embeddings out: faster, and search by words and numbers alone.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def ingest(paths: tuple[Path, ...], home: Path | None, no_vectors: bool, as_json: bool) -> int:
+    """Read documents into the store; what has not changed is not read again."""
+    from roadworthy.cli.output import print_json
+
+    with _store(home) as store:
+        results = [_ingest(store, path, no_vectors=no_vectors) for path in _files(paths)]
+    if as_json:
+        print_json({"documents": results})
+    else:
+        for one in results:
+            click.echo(
+                f"{one['document']}: {one.get('error') or one['outcome']}"
+                + (f", {one['units']} units" if "units" in one else "")
+            )
+    return 1 if any("error" in one for one in results) else 0
+
+
+@command.command()
+@click.argument("question", required=False)
+@home_option
+@click.option("--limit", default=10, show_default=True, type=click.IntRange(1, 1000), help="Results for each question.")
+@click.option(
+    "--batch", type=click.Path(path_type=Path), help="A file with a question on each line (or JSON with `question`)."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON; with --batch one line for each question.")
+def search(question: str | None, home: Path | None, limit: int, batch: Path | None, as_json: bool) -> int:
+    """Find the units that answer a question."""
+    from roadworthy.cli.output import plain, print_json
+    from roadworthy.core.errors import SpecError
+
+    if (question is None) == (batch is None):
+        raise click.UsageError("give a question, or --batch FILE")
+    with _store(home) as store:
+        searcher = _searcher(store)
+    if batch is not None:
+        for line in _questions(batch):
+            hits = searcher.search(line, limit=limit)
+            if as_json:
+                click.echo(
+                    json.dumps(plain({"query": line, "results": [_result(hit) for hit in hits]}), ensure_ascii=False)
+                )
+            else:
+                click.echo("\n".join([line, *_lines(hits), ""]))
+        return 0
+    if not question or not question.strip():
+        raise SpecError("an empty question finds nothing", hint='such as: roadworthy doc search "第1024条"')
+    hits = searcher.search(question, limit=limit)
+    if as_json:
+        print_json({"query": question, "results": [_result(hit) for hit in hits]})
+    else:
+        click.echo("\n".join(_lines(hits)) or "nothing is stored yet: roadworthy doc ingest FILE")
+    return 0
+
+
+@command.command("list")
+@home_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def list_(home: Path | None, as_json: bool) -> int:
+    """List the documents in the store."""
+    from roadworthy.cli.output import print_json
+
+    with _store(home) as store:
+        documents = store.documents()
+    if as_json:
+        print_json({"documents": documents})
+    else:
+        click.echo(
+            "\n".join(f"{one.name}  {one.units:,} units, {one.characters:,} characters" for one in documents)
+            or "nothing is stored"
+        )
+    return 0
+
+
+@command.command()
+@click.argument("name")
+@home_option
+def remove(name: str, home: Path | None) -> int:
+    """Delete a document with its units and vectors."""
+    from roadworthy.core.errors import SpecError
+
+    with _store(home) as store:
+        if not store.remove(name):
+            raise SpecError(f"{name!r} is not in the store", hint="`roadworthy doc list` shows what is")
+    click.echo(f"removed {name}", err=True)
+    return 0
+
+
+def _store(home: Path | None) -> DocumentStore:
+    from roadworthy.adapters.longdoc_store import DocumentStore
+
+    return DocumentStore(home or Path.home() / ".roadworthy")
+
+
+def _files(paths: Sequence[Path]) -> Iterator[Path]:
+    for path in paths:
+        if path.is_dir():
+            yield from sorted(
+                one for one in path.rglob("*") if one.is_file() and one.suffix.lower() in TEXT_SUFFIXES - {""}
+            )
+        else:
+            yield path
+
+
+def _ingest(store: DocumentStore, path: Path, *, no_vectors: bool) -> dict[str, object]:
+    from roadworthy.adapters import embeddings
+    from roadworthy.adapters.longdoc_store import digest_of
+    from roadworthy.longdoc.split import split
+
+    name = str(path)
+    if path.suffix.lower() not in TEXT_SUFFIXES:
+        return {"document": name, "error": f"{path.suffix} is not read yet; text and Markdown are"}
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        return {"document": name, "error": error.strerror or str(error)}
+    try:
+        text = data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        return {"document": name, "error": f"byte {error.start} is not UTF-8: convert it (iconv -f gb18030 -t utf-8)"}
+    if not text.strip():
+        return {"document": name, "error": "holds no text"}
+    with_vectors = not no_vectors and embeddings.available()
+    digest = digest_of(data, settings=f"1,{with_vectors}")
+    if store.has(name, digest):
+        return {"document": name, "outcome": "unchanged"}
+    units, notes = split(text, count_tokens)
+    store.put(name, digest, len(text), units, _vectors(name, units) if with_vectors else None)
+    return {
+        "document": name, "outcome": "stored", "units": len(units), "vectors": with_vectors,
+        "notes": [note.message for note in notes],
+    }  # fmt: skip
+
+
+def count_tokens(text: str) -> int:
+    """About how many tokens ``text`` has."""
+    data = text.encode("utf-8", "replace")
+    return max(1, int(len(data) / BYTES_PER_TOKEN[len(data) > 1.8 * len(text)]))
+
+
+def _vectors(name: str, units: Sequence[Unit]) -> Iterator[Sequence[float]]:
+    from roadworthy.adapters.embeddings import embed
+
+    shown = os.isatty(2)
+    for number, vector in enumerate(embed([f"{unit.title} {unit.text}".strip() for unit in units]), 1):
+        if shown and number % 20 == 0:
+            click.echo(f"\r{name}: {number:,} of {len(units):,} units embedded", err=True, nl=False)
+        yield vector
+    if shown:
+        click.echo("", err=True)
+
+
+def _searcher(store: DocumentStore) -> Searcher:
+    from roadworthy.adapters import embeddings
+    from roadworthy.longdoc.search import Searcher
+
+    units, vectors = store.units(), store.vectors() if embeddings.available() else {}
+    whole = bool(units) and len(vectors) == len(units)
+    return Searcher(units, embeddings.DenseSearch(vectors) if whole else None)
+
+
+def _questions(path: Path) -> Iterator[str]:
+    from roadworthy.core.errors import ProbeError
+
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ProbeError(f"{path}: {error}", hint="one question a line, in UTF-8") from error
+    for line in lines:
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line) if line.lstrip().startswith("{") else None
+        except ValueError:
+            record = None
+        asked = (record.get("question") or record.get("query")) if isinstance(record, dict) else line.strip()
+        yield str(asked)
+
+
+def _result(hit: Hit) -> dict[str, object]:
+    unit = hit.stored.unit
+    return {
+        "document": hit.stored.document, "section": unit.label, "title": unit.title, "path": unit.path,
+        "page": unit.page,
+        "start": unit.char_start, "end": unit.char_end, "score": hit.score, "named": hit.named, "text": unit.text,
+    }  # fmt: skip
+
+
+def _lines(hits: Sequence[Hit]) -> list[str]:
+    lines = []
+    for number, hit in enumerate(hits, 1):
+        unit = hit.stored.unit
+        where = " > ".join((*unit.path, unit.label))
+        lines.append(f"{number}. {where}  {unit.title}  ({hit.stored.document}, {unit.char_start}-{unit.char_end})")
+        lines.append(f"   {' '.join(unit.text.split())[:160]}")
+    return lines
