@@ -42,29 +42,35 @@ done"""
 _ETHERNET = """\
 ## Ethernet (RoCE)
 
-For each compute NIC, with `IF` its network interface. Look first:
+For each compute NIC, look first:
 
 ```sh
-ethtool IF | grep Speed
-ip -d link show IF                     # MTU 9000 on host and switch, or RDMA falls to 1024 bytes
-mlnx_qos -i IF                         # trust state, PFC, buffers as they are
-cat /sys/class/net/IF/ecn/roce_np/enable/{priority}   # 1: answers marks with congestion notifications
-cat /sys/class/net/IF/ecn/roce_rp/enable/{priority}   # 1: slows down when it gets one
-cat /sys/class/net/IF/ecn/roce_np/cnp_dscp    # DSCP of the notifications; the switches must put it first
+for device in {devices}; do
+  IF="$(ls /sys/class/infiniband/"$device"/device/net)"
+  ethtool "$IF" | grep Speed
+  ip -d link show "$IF"                # MTU 9000 on host and switch, or RDMA falls to 1024 bytes
+  mlnx_qos -i "$IF"                    # trust state, PFC, buffers as they are
+  cat /sys/class/net/"$IF"/ecn/roce_np/enable/{priority}   # 1: answers marks with congestion notifications
+  cat /sys/class/net/"$IF"/ecn/roce_rp/enable/{priority}   # 1: slows down when it gets one
+  cat /sys/class/net/"$IF"/ecn/roce_np/cnp_dscp    # DSCP of the notifications; the switches must put it first
+done
 ```
 
 The `ecn` paths come with NVIDIA's driver package; the kernel's own driver does not have them. Then, agreed with the
 switches for DSCP {dscp} (priority {priority}):
 
 ```sh
-mlnx_qos -i IF --trust dscp            # priority follows DSCP, not a VLAN tag
-mlnx_qos -i IF --pfc {pfc}   # pause for priority {priority} alone
-echo 1 > /sys/class/net/IF/ecn/roce_np/enable/{priority}
-echo 1 > /sys/class/net/IF/ecn/roce_rp/enable/{priority}
+for device in {compute}; do   # the compute NICs and no others
+  IF="$(ls /sys/class/infiniband/"$device"/device/net)"
+  mlnx_qos -i "$IF" --trust dscp            # priority follows DSCP, not a VLAN tag
+  mlnx_qos -i "$IF" --pfc {pfc}   # pause for priority {priority} alone
+  echo 1 > /sys/class/net/"$IF"/ecn/roce_np/enable/{priority}
+  echo 1 > /sys/class/net/"$IF"/ecn/roce_rp/enable/{priority}
+done
 ```
 
-To take it back: `mlnx_qos -i IF --trust pcp`, `mlnx_qos -i IF --pfc 0,0,0,0,0,0,0,0`, and the values of `ecn` that you
-saw before.
+To take it back: `mlnx_qos -i "$IF" --trust pcp`, `mlnx_qos -i "$IF" --pfc 0,0,0,0,0,0,0,0`, and the values of `ecn`
+that you saw before.
 
 {traffic}
 
@@ -72,8 +78,8 @@ saw before.
 nothing here. `net.ipv4.tcp_ecn` is about TCP and changes nothing either.
 
 A receiver that stalls and pauses its neighbours for ever is the NIC's own business to prevent: `ethtool --set-tunable
-IF pfc-prevention-tout 100` (milliseconds, 80 to 8000; 65535 is automatic), watched by `tx_pause_storm_error_events` in
-`ethtool -S IF`. Loops of pauses between switches are broken by the PFC watchdog of the switches.
+"$IF" pfc-prevention-tout 100` (milliseconds, 80 to 8000; 65535 is automatic), watched by `tx_pause_storm_error_events`
+in `ethtool -S "$IF"`. Loops of pauses between switches are broken by the PFC watchdog of the switches.
 
 Counters to keep an eye on, in `/sys/class/infiniband/DEVICE/ports/1/hw_counters`: `np_cnp_sent`, `rp_cnp_handled`,
 `np_ecn_marked_roce_packets`, `out_of_sequence`. No fixed GID index is set anywhere: NCCL finds the RoCE v2 entry of the
@@ -113,7 +119,7 @@ def fabric_page(inputs: RenderInput) -> str:
     devices = " ".join(named) if named else "$(ls /sys/class/infiniband)"
     parts = [_HEAD.format(name=inputs.deployment.name, devices=_LOOP.format(devices=devices))]
     if cluster.fabric != "infiniband":
-        parts.append(_ethernet(cluster.roce_dscp))
+        parts.append(_ethernet(cluster.roce_dscp, devices, " ".join(named) or "DEVICE ..."))
     if cluster.fabric != "ethernet":
         parts.append(_INFINIBAND)
     return "\n\n".join([*parts, _MEASURE]) + "\n"
@@ -153,7 +159,7 @@ def _base(hcas: tuple[str, ...]) -> set[str]:
     return {hca.partition(":")[0] for hca in hcas}
 
 
-def _ethernet(dscp: int | None) -> str:
+def _ethernet(dscp: int | None, devices: str, compute: str) -> str:
     used = USUAL_DSCP if dscp is None else dscp
     priority = used >> 3
     traffic_class = used << 2 | ECN_CAPABLE
@@ -164,4 +170,4 @@ def _ethernet(dscp: int | None) -> str:
         f"`roce_dscp: {used}` they are started with `NCCL_IB_TC={traffic_class}`."
     )
     pfc = ",".join("1" if index == priority else "0" for index in range(8))
-    return _ETHERNET.format(dscp=used, priority=priority, pfc=pfc, traffic=traffic)
+    return _ETHERNET.format(devices=devices, compute=compute, dscp=used, priority=priority, pfc=pfc, traffic=traffic)

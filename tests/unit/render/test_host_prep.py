@@ -266,6 +266,7 @@ def test_the_fabric_page_follows_the_link_layer() -> None:
     )
     assert "## InfiniBand" in both and "## Ethernet" in both  # noqa: PT018 one claim
     assert "mlnx_qos -i" not in ib
+    assert "for device in $(ls /sys/class/infiniband)" in both
     assert "## InfiniBand" not in ethernet
     assert "--pfc 0,0,0,0,1,0,0,0" in ethernet, "DSCP 34 is priority 4"
     assert "NCCL_IB_TC=138" in ethernet

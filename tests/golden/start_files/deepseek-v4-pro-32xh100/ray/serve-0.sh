@@ -19,6 +19,7 @@ if [[ -z "${ROADWORTHY_MODEL:-}" ]]; then ROADWORTHY_MODEL=deepseek-ai/DeepSeek-
 
 # This host's own address on the network that the hosts share; it differs from host to host.
 if [[ -z "${ROADWORTHY_NODE_ADDR:-}" ]]; then
+  command -v ip >/dev/null || die "no ip here to find it with: set ROADWORTHY_NODE_ADDR and ROADWORTHY_INTERFACE"
   master_ip="$(address_of "$ROADWORTHY_MASTER_ADDR")" || die "$ROADWORTHY_MASTER_ADDR is not known here"
   ROADWORTHY_NODE_ADDR="$(ip -o route get "$master_ip" | sed -n 's/.* src \([^ ]*\).*/\1/p')"
   [[ -n "$ROADWORTHY_NODE_ADDR" ]] || die "no route to $ROADWORTHY_MASTER_ADDR: set ROADWORTHY_NODE_ADDR"
@@ -78,10 +79,10 @@ args=(
   # start-up charges each request 3 batches of these tokens for its windows and states, so a smaller budget
   # admits more requests and shortens the steps that decoding waits for
   --max-num-batched-tokens 4096
-  # about 72 requests in flight by Little's law; room for twice as many, because the batches of a pipeline grow
+  # about 68 requests in flight by Little's law; room for twice as many, because the batches of a pipeline grow
   # apart and a limit that binds becomes a queue, up to a captured graph size; the pool holds 845 of the
   # workload's mean length; each also costs logits and graph memory
-  --max-num-seqs 144
+  --max-num-seqs 136
   # as the recipe has it; it runs code of the checkpoint, so pin a revision or serve a checked folder
   --trust-remote-code
   # V4 encodes chats with its own code, not with a chat template

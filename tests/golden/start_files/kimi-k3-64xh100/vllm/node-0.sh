@@ -19,6 +19,7 @@ if [[ -z "${ROADWORTHY_MODEL:-}" ]]; then ROADWORTHY_MODEL=moonshotai/Kimi-K3; f
 
 # This host's own address on the network that the hosts share; it differs from host to host.
 if [[ -z "${ROADWORTHY_NODE_ADDR:-}" ]]; then
+  command -v ip >/dev/null || die "no ip here to find it with: set ROADWORTHY_NODE_ADDR and ROADWORTHY_INTERFACE"
   master_ip="$(address_of "$ROADWORTHY_MASTER_ADDR")" || die "$ROADWORTHY_MASTER_ADDR is not known here"
   ROADWORTHY_NODE_ADDR="$(ip -o route get "$master_ip" | sed -n 's/.* src \([^ ]*\).*/\1/p')"
   [[ -n "$ROADWORTHY_NODE_ADDR" ]] || die "no route to $ROADWORTHY_MASTER_ADDR: set ROADWORTHY_NODE_ADDR"
@@ -26,6 +27,7 @@ fi
 
 # The interface of that address; NCCL and Gloo find each other through it.
 if [[ -z "${ROADWORTHY_INTERFACE:-}" ]]; then
+  command -v ip >/dev/null || die "no ip here to find it with: set ROADWORTHY_INTERFACE"
   own_ip="$(address_of "$ROADWORTHY_NODE_ADDR")" || die "$ROADWORTHY_NODE_ADDR is not known here"
   ROADWORTHY_INTERFACE="$(ip -o addr show to "$own_ip" | awk 'NR == 1 { print $2 }')"
   [[ -n "$ROADWORTHY_INTERFACE" ]] || die "no interface here has $ROADWORTHY_NODE_ADDR: set ROADWORTHY_INTERFACE"

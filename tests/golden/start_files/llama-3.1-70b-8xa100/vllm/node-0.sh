@@ -46,7 +46,7 @@ args=(
   # a prompt takes fewer steps than with vLLM's default of 2,048 on this GPU; smaller where the pool would not
   # hold a request
   --max-num-batched-tokens 8192
-  # about 33 requests in flight by Little's law; room for half as many again, up to a captured graph size; the
+  # about 32 requests in flight by Little's law; room for half as many again, up to a captured graph size; the
   # pool holds 872 of the workload's mean length; each also costs logits and graph memory
   --max-num-seqs 56
   # a misspelt VLLM_ variable stops the start; otherwise it is ignored
