@@ -49,7 +49,8 @@ def object_name(text: str, *, most: int = OBJECT_NAME_MAX) -> str:
 
 def gateway_address(inputs: RenderInput) -> Address:
     """Where another program on the gateway's host, or by its name, reaches the data port."""
-    return Address(host=_gateway_host(inputs), port=inputs.deployment.gateway.port or GATEWAY_PORT)
+    gateway = inputs.deployment.gateway
+    return Address(host=_gateway_host(inputs), port=gateway.port or GATEWAY_PORT, tls=gateway.tls.cert is not None)
 
 
 def gateway_admin_address(inputs: RenderInput) -> Address:

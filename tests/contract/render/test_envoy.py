@@ -26,6 +26,8 @@ from support.rendering import LLAMA_ON_8_H100, V4_ON_32_H100, render_input, rend
 
 HTTPS = LLAMA_ON_8_H100 + "engine: {endpoints: [{url: 'https://e.example:8443'}, {url: 'http://10.0.0.1:8000'}]}\n"
 
+TLS_GATEWAY = LLAMA_ON_8_H100 + "gateway: {host: gw.example, port: 8443, tls: {cert: /tls/c.pem, key: /tls/k.pem}}\n"
+
 
 @pytest.fixture(scope="module")
 def envoy() -> str:
@@ -62,7 +64,9 @@ def laid_out(folder: Path, certificate: Path, document: str) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("document", [V4_ON_32_H100, LLAMA_ON_8_H100, HTTPS], ids=["v4", "llama", "https"])
+@pytest.mark.parametrize(
+    "document", [V4_ON_32_H100, LLAMA_ON_8_H100, HTTPS, TLS_GATEWAY], ids=["v4", "llama", "https", "tls gateway"]
+)
 @pytest.mark.parametrize("file", ["envoy.yaml", "envoy-engines.yaml"])
 def test_envoy_takes_the_files(envoy: str, certificate: Path, tmp_path: Path, file: str, document: str) -> None:
     folder = laid_out(tmp_path, certificate, document)

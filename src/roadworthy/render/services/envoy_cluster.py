@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 HTTP_OPTIONS = "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 UPSTREAM_TLS = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext"
+RAW = "type.googleapis.com/envoy.extensions.transport_sockets.raw_buffer.v3.RawBuffer"
+PLAIN = "plain"
 CA_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 
 
@@ -78,7 +80,11 @@ def _endpoint(upstream: Upstream, address: Address) -> Node:
 
 
 def _health_check(upstream: Upstream) -> Node:
+    plain: dict[str, Node] = {}
+    if _asks_in_the_clear(upstream):
+        plain["transport_socket_match_criteria"] = said({PLAIN: True}, "the admin port speaks no TLS")
     return {
+        **plain,
         "timeout": said("2s", "a busy event loop answers late; three in a row count"),
         "interval": said("2s", "a host that came back is used again within seconds"),
         "no_traffic_interval": said("10s", "quieter while nothing is sent there"),
@@ -137,11 +143,15 @@ def _retry_budget() -> Node:
     }
 
 
+def _asks_in_the_clear(upstream: Upstream) -> bool:
+    return upstream.health_port is not None and any(address.tls for address in upstream.addresses)
+
+
 def _tls(upstream: Upstream) -> dict[str, Node]:
-    """HTTPS to servers whose URL says so."""
+    """HTTPS to servers whose URL, or whose own `gateway.tls`, says so."""
     if not any(address.tls for address in upstream.addresses):
         return {}
-    return {
+    found: dict[str, Node] = {
         "transport_socket": {
             "name": "envoy.transport_sockets.tls",
             "typed_config": {
@@ -156,3 +166,12 @@ def _tls(upstream: Upstream) -> dict[str, Node]:
             },
         }
     }
+    if _asks_in_the_clear(upstream):
+        found["transport_socket_matches"] = [
+            {
+                "name": PLAIN,
+                "match": said({PLAIN: True}, "health checks only: no host carries this mark"),
+                "transport_socket": {"name": "envoy.transport_sockets.raw_buffer", "typed_config": {"@type": RAW}},
+            }
+        ]
+    return found

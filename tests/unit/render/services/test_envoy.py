@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from roadworthy.gateway.data.limits import Limits
-from roadworthy.render.services import envoy
+from roadworthy.render.services import envoy, envoy_listener
 from support.rendering import LLAMA_ON_8_H100, V4_ON_32_H100, render_input, rendered
 
 
@@ -48,7 +48,7 @@ def test_idle_connections_are_closed_before_the_server_does() -> None:
 
 
 def test_heads_are_limited_as_in_the_gateway() -> None:
-    assert Limits().head_bytes == envoy.HEAD_KIB * 1024
+    assert Limits().head_bytes == envoy_listener.HEAD_KIB * 1024
 
 
 def test_sessions_are_hashed_and_affinity_yields_to_load() -> None:
@@ -133,3 +133,21 @@ def test_keys_are_named_and_never_written() -> None:
     for artifact in rendered("envoy", render_input(V4_ON_32_H100)).values():
         assert "inline" not in artifact.text
         assert "BEGIN" not in artifact.text
+
+
+def test_sessions_are_told_by_the_header_that_the_gateway_uses() -> None:
+    document = LLAMA_ON_8_H100 + "gateway: {routing: {session_header: x-chat}}\n"
+    (listener,) = bootstrap("envoy.yaml", document)["static_resources"]["listeners"]
+    found = listener["filter_chains"][0]["filters"][0]["typed_config"]["route_config"]["virtual_hosts"][0]["routes"]
+    assert all(route["route"]["hash_policy"][0]["header"]["header_name"] == "x-chat" for route in found)
+
+
+def test_a_gateway_with_tls_is_spoken_to_in_tls_and_its_admin_port_in_the_clear() -> None:
+    document = LLAMA_ON_8_H100 + "gateway: {host: gw.example, port: 8443, tls: {cert: /c.pem, key: /k.pem}}\n"
+    found = cluster(document=document)
+    assert found["transport_socket"]["name"] == "envoy.transport_sockets.tls"
+    (check,) = found["health_checks"]
+    (match,) = found["transport_socket_matches"]
+    assert check["transport_socket_match_criteria"] == match["match"]
+    assert match["transport_socket"]["name"] == "envoy.transport_sockets.raw_buffer"
+    assert "transport_socket_matches" not in cluster()
