@@ -27,11 +27,12 @@ from roadworthy.cost.estimate import (
 from roadworthy.cost.fixed import FixedCost, fixed_cost, usd_rate
 from roadworthy.cost.price import Mix, api_prices, blended, converted, peak_ratio
 from roadworthy.cost.sensitivity import Case, Influence, influences
+from roadworthy.plan.workload import Prefixes, demand_of
 
 if TYPE_CHECKING:
     from roadworthy.catalog.gpus import Gpu
     from roadworthy.cost.throughput import Throughput
-    from roadworthy.spec.values import Deployment
+    from roadworthy.spec.values import Deployment, RequestProfile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +88,13 @@ class CostReport:
         return tuple(one.name for one in self.influences[:2] if one.spread > 0)
 
 
+def cached_input_ratio(workload: RequestProfile) -> float:
+    """Share of input tokens that a prefix cache without limits would have: an API's, unless the document says."""
+    if workload.sessions.turns <= 1:
+        return workload.shared_prefix_ratio
+    return demand_of(workload, prefixes=Prefixes(unit_tokens=1)).hit_ratio
+
+
 def make_report(
     deployment: Deployment, model_id: str, gpu: Gpu, throughput: Throughput, prices: Prices | None = None
 ) -> CostReport:
@@ -109,7 +117,7 @@ def make_report(
         raise SpecError(f"{deployment.name}: nothing is served, so there is no cost of a token")
     use = _Use.of(deployment)
     api = api_prices(cost, model_id, prices)
-    hit = deployment.workload.shared_prefix_ratio if cost.hit_ratio is None else cost.hit_ratio
+    hit = cached_input_ratio(deployment.workload) if cost.hit_ratio is None else cost.hit_ratio
     mix = Mix(input_ratio=throughput.input_ratio, hit_ratio=hit, peak_ratio=peak_ratio(use.hours, api) if api else 0.0)
     price = blended(mix, api) if api is not None else None
     capacity = capacity_tokens_per_month(total, use.mean)

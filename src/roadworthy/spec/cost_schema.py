@@ -278,7 +278,7 @@ COST = Section(
         Field(
             key="hit_ratio",
             attribute="hit_ratio",
-            preset="`workload.shared_prefix`",
+            preset="`workload.shared_prefix`; with `workload.sessions` what turns repeat",
             value=kinds.ratio(example='"50%"'),
             doc="Share of input tokens that the API's prefix cache would hold.",
         ),
