@@ -156,17 +156,20 @@ def _by_affinity(
     if request.session_id and state.sessions:
         by_ring = {known[one.url].ring_index: load for one, load in zip(engines, loads, strict=True)}
         at_home, first = home(state.ring, session_place(request.tenant_id, request.session_id), by_ring, bound)
-    # for the session policy alone a home below its bound is worth more than any load
-    home_saves_tokens = weights.session_ratio * request.prompt_tokens if state.prefixes else float(_BEHIND_ALL)
+    held = [known[one.url].index.matched_bytes(keys) for one in engines] if keys else [0] * count
+    most_matched = max(held)
     tokens_per_byte = request.prompt_tokens / request.text_bytes if keys else 0.0
+    home_saves_tokens = weights.session_ratio * request.prompt_tokens
+    if not state.prefixes:
+        home_saves_tokens = float(_BEHIND_ALL)  # the session policy: a home below its bound outweighs any load
+    elif 2 * most_matched <= request.text_bytes and home_saves_tokens < weights.session_tokens:
+        home_saves_tokens = weights.session_tokens
 
     best: EndpointView | None = None
-    most: EndpointView | None = None
-    best_cost_tokens, best_matched, most_matched, best_is_home = 0.0, 0, 0, False
-    for one, load in zip(engines, loads, strict=True):
-        mine, kv = known[one.url], one.kv_usage_ratio
-        matched = mine.index.matched_bytes(keys) if keys else 0
-        saved_tokens, is_home = matched * tokens_per_byte, mine.ring_index == at_home
+    best_cost_tokens, best_matched, best_is_home = 0.0, 0, False
+    for one, load, matched in zip(engines, loads, held, strict=True):
+        kv = one.kv_usage_ratio
+        saved_tokens, is_home = matched * tokens_per_byte, known[one.url].ring_index == at_home
         if is_home and saved_tokens < home_saves_tokens:
             saved_tokens = home_saves_tokens
         cost_tokens = load * weights.load_tokens + kv * weights.kv_tokens - saved_tokens
@@ -180,8 +183,6 @@ def _by_affinity(
             or (cost_tokens == best_cost_tokens and one.last_dispatch < best.last_dispatch)
         ):
             best, best_cost_tokens, best_matched, best_is_home = one, cost_tokens, matched, is_home
-        if matched > most_matched:
-            most, most_matched = one, matched
     assert best is not None  # there are two engines or more
     by: ChosenBy = "load"
     if best_matched:
@@ -190,7 +191,8 @@ def _by_affinity(
     elif best_is_home:
         by = "session"
         reasons = (*reasons, _AT_HOME)
-    if most is not None and best_matched < most_matched:
+    if best_matched < most_matched:
+        most = engines[held.index(most_matched)]
         reasons = (*reasons, _yielded("prefix", most, f"holds {most_matched} bytes", prefix_bound))
     if first >= 0 and known[best.url].ring_index != first:
         first_url = state.ring.names[first]

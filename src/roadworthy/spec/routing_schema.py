@@ -15,9 +15,15 @@ WEIGHTS = Section(
         Field(key="load", attribute="load_tokens", value=_WEIGHT, doc="One request more on an engine than on another."),
         Field(
             key="session",
+            attribute="session_tokens",
+            value=_WEIGHT,
+            doc="A session's home, where no engine is known to hold half of the prompt.",
+        ),
+        Field(
+            key="session_share",
             attribute="session_ratio",
             value=kinds.ratio(example='"50%"'),
-            doc="Share of a prompt that a session's home is taken to hold, where nothing is known of it.",
+            doc="Or this share of the prompt, where it is more: what the home is taken to hold.",
         ),
         Field(key="kv", attribute="kv_tokens", value=_WEIGHT, doc="A full KV pool against an empty one."),
     ),

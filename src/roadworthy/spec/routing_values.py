@@ -17,14 +17,18 @@ class Weights:
         load_tokens: a request more on an engine (in flight or waiting) against this many prompt tokens to compute. A
             decoding request slows others by little and a waiting one by its whole prompt; 256 lies between the two. An
             engine that holds a system prompt of 200 tokens is thereby no reason to leave an idle one idle.
-        session_ratio: share of the prompt that a session's home is taken to hold where nothing is known: after a
-            restart of the gateway, or in another worker than before. With a half, four workers that each know a quarter
-            of a conversation find it nearly as often as one that knows all (``docs/concepts/routing.md``).
+        session_tokens: a session's home, where no engine is known to hold half of the prompt. It outweighs eight
+            requests more, so that a name decides up to the bound of load; simulations lose nothing by it.
+        session_ratio: or this share of the prompt, where it is more: what the home is taken to hold where nothing is
+            known, after a restart of the gateway, or in another worker than before. With a half, four workers that each
+            know a quarter of a conversation find it nearly as often as one that knows all
+            (``docs/concepts/routing.md``).
         kv_tokens: a full KV pool against an empty one. Small: usage says what is referenced, not what is reusable; it
             breaks ties between engines whose requests are of different sizes.
     """
 
     load_tokens: float = 256.0
+    session_tokens: float = 2048.0
     session_ratio: float = 0.5
     kv_tokens: float = 256.0
 

@@ -111,6 +111,25 @@ class TestSession:
             decision = choose(views, ask(routing, session="s1"), state=routing)
             assert (decision.endpoint, decision.by, decision.reasons) == (home, "session", ("session: at home there",))
 
+    def test_a_short_conversation_stays_at_home_up_to_the_bound_beside_prefixes_too(self) -> None:
+        routing = state()
+        home = home_of(routing, "s1")
+        asked = ask(routing, size=10, session="s1")
+        others = {name: {"in_flight": 12} for name in "abcd" if name != home[-1]}
+        for load in (3, 12, 15):
+            views = fleet(**others, **{home[-1]: {"in_flight": load}})
+            assert choose(views, asked, state=routing).endpoint == home, load
+        over = choose(fleet(**others, **{home[-1]: {"in_flight": 18}}), asked, state=routing)
+        assert over.endpoint != home
+
+    def test_a_home_is_no_reason_to_leave_an_engine_that_holds_the_conversation(self) -> None:
+        routing = state()
+        home = home_of(routing, "s1")
+        other = next(url for url in URLS if url != home)
+        short = ask(routing, size=2500, session="s1")
+        routing.dispatched(short, other)
+        assert choose(fleet(), short, state=routing).endpoint == other
+
     def test_sessions_spread_over_all_engines(self) -> None:
         routing = state()
         assert {home_of(routing, f"s{number}") for number in range(60)} == set(URLS)

@@ -25,7 +25,7 @@ def test_everything_can_be_said() -> None:
         TWO + "gateway:\n"
         "  routing: {policy: session, session_header: x-conversation-id, load_factor: 1.5, load_floor: 8,\n"
         "            prefix_load_factor: 3,\n"
-        "            weights: {load: 100, session: 20%, kv: 0}}\n"
+        "            weights: {load: 100, session: 100, session_share: 20%, kv: 0}}\n"
         "  lanes: {long: {above_tokens: 32K, engines: ['http://b:1']}}\n",
         source="x",
     )
@@ -35,7 +35,7 @@ def test_everything_can_be_said() -> None:
         load_factor=1.5,
         prefix_load_factor=3,
         load_floor=8,
-        weights=Weights(load_tokens=100, session_ratio=0.2, kv_tokens=0),
+        weights=Weights(load_tokens=100, session_tokens=100, session_ratio=0.2, kv_tokens=0),
     )
     assert deployment.gateway.lanes.long == LongLane(above_tokens=32768, engines=("http://b:1",))
     assert [one.kv_events for one in deployment.engine.endpoints] == [("tcp://a:5557", "tcp://a:5558"), ()]
