@@ -188,6 +188,8 @@ class _Service:
         for endpoint in status["endpoints"]:
             if not endpoint["reachable"]:
                 say(f"warning: engine {endpoint['url']} does not answer yet: {endpoint['note']}")
+            if endpoint["warning"]:
+                say(f"warning: engine {endpoint['url']}: {endpoint['warning']}\nhint: upgrade it")
         if not self._config.tenants:
             say(
                 "warning: the document names no tenant, so anyone who reaches the port may use it\n"

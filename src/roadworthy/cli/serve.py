@@ -82,6 +82,9 @@ def serve(planned: Planned, options: ServeOptions) -> None:
         config = GatewayConfig.from_deployment(
             planned.deployment, tenants=tenants, endpoints=[command.url for command in commands]
         )
+        if config.workers > 1:
+            say(f"warning: `up` runs one gateway process, not the {config.workers} of gateway.workers")
+            config = replace(config, workers=1)
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(_Service(planned, options, Gateway(config), commands, tenants).run())
 

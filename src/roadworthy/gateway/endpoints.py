@@ -56,6 +56,7 @@ class Endpoint:
         self.model_cards: tuple[dict[str, object], ...] = ()
         self.draining = False
         self.retired = False
+        self.version = ""  # as it says; empty while it has not
         self.publishes = False  # KV events; it repeats in them the session that we name, which is our request's id
         self.block_tokens = 0  # of its KV cache; 0 while not known
         self._heads: dict[tuple[str, str], bytes] = {}

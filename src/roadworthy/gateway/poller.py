@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from roadworthy.gateway.endpoints import Endpoint, Health
 from roadworthy.gateway.probe import Answer, Connection
 from roadworthy.gateway.scrape import Scrape, read_metrics
+from roadworthy.gateway.versions import version_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -251,6 +252,9 @@ class _Polled:
         if cards:
             self.endpoint.model_cards = cards
             self.endpoint.models = frozenset(str(card["id"]) for card in cards)
+        version = await _asked(connection, "/version", timeout_s)
+        if version is not None and version.status == 200:
+            self.endpoint.version = version_in(version.body)
 
 
 async def _asked(connection: Connection, path: str, timeout_s: float) -> Answer | None:

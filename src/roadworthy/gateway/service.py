@@ -22,6 +22,7 @@ from roadworthy.gateway.status import DocumentStatus, EndpointStatus, GatewaySta
 from roadworthy.gateway.tally import RecentRate, Tally
 from roadworthy.gateway.tls import load, server_context
 from roadworthy.gateway.trace import Tracer
+from roadworthy.gateway.versions import version_warning
 from roadworthy.route.tenants import TenantBook
 
 if TYPE_CHECKING:
@@ -401,4 +402,6 @@ def _endpoint_status(endpoint: Endpoint, now_s: float) -> EndpointStatus:
         kv_usage_ratio=health.kv_usage_ratio,
         models=tuple(sorted(endpoint.models)),
         checked_s_ago=None if health.checked_s is None else now_s - health.checked_s,
+        version=endpoint.version,
+        warning=version_warning(endpoint.version),
     )

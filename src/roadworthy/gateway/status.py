@@ -14,7 +14,7 @@ class EndpointStatus:
     """One engine. ``healthy`` is what routing goes by; ``reachable`` what the last probe saw (None: not probed yet).
 
     ``in_flight`` counts our requests now; ``running``, ``waiting`` and ``kv_usage_ratio`` are the engine's own figures,
-    up to ``checked_s_ago`` old.
+    up to ``checked_s_ago`` old. ``warning`` is what an operator should know of its ``version``.
     """
 
     url: str
@@ -30,6 +30,8 @@ class EndpointStatus:
     kv_usage_ratio: float
     models: tuple[str, ...]
     checked_s_ago: float | None
+    version: str = ""
+    warning: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

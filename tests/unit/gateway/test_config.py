@@ -11,6 +11,7 @@ from roadworthy.core.errors import ProbeError, SpecError, Unsupported
 from roadworthy.gateway.config import GatewayConfig, not_enforced
 from roadworthy.gateway.data.limits import Limits
 from roadworthy.gateway.listen import listener, url_of
+from roadworthy.gateway.versions import version_in, version_warning
 from roadworthy.spec.values import Deployment, Endpoint, EngineSpec, GatewaySpec, ModelRef, Tenant
 
 DEPLOYMENT = Deployment(
@@ -66,6 +67,26 @@ def test_settings_that_are_not_carried_out_are_refused_and_never_ignored(fields:
     deployment = replace(DEPLOYMENT, gateway=replace(DEPLOYMENT.gateway, **fields))  # type: ignore[arg-type]
     with pytest.raises(Unsupported, match=f"gateway.{next(iter(fields))}"):
         GatewayConfig.from_deployment(deployment, tenants=())
+
+
+@pytest.mark.parametrize(
+    ("answer", "version", "warned"),
+    [
+        (b'{"version":"0.31.2"}', "0.31.2", True),
+        (b'{"version":"0.32.0"}', "0.32.0", False),
+        (b'{"version":"0.33.1.dev3+g1234"}', "0.33.1.dev3+g1234", False),
+        (b'{"version":"1.0"}', "1.0", False),
+        (b'{"version":"dev"}', "dev", False),
+        (b'{"version":3}', "", False),
+        (b"<html>", "", False),
+        (b"[]", "", False),
+    ],
+)
+def test_an_engine_with_known_holes_is_told_and_one_that_does_not_say_is_not(
+    answer: bytes, version: str, warned: bool
+) -> None:
+    assert version_in(answer) == version
+    assert bool(version_warning(version)) == warned
 
 
 def test_limits_that_are_not_enforced_are_named_as_the_document_calls_them() -> None:
