@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
 from contextlib import AsyncExitStack
 
@@ -12,6 +13,7 @@ import zmq
 
 from fakes.engine import Answer, Asked, FakeEngine, completion, hang, plain
 from roadworthy.gateway import metrics
+from roadworthy.gateway.poller import PollPolicy
 from roadworthy.route.settings import LongLane, RoutingSettings
 from roadworthy.spec.values import Tenant
 from support.gateway import RawClient, chat, client_of, gateway_before, post, run, until
@@ -133,6 +135,55 @@ def test_when_the_engine_of_a_conversation_dies_it_goes_on_elsewhere_and_stays_t
             for _ in range(6):
                 await ask_ok(client, post(asking("hi"), headers=headers))
             assert sorted(served(fleet)) == [0, 1, 6]
+
+    run(test)
+
+
+def test_an_engine_that_leaves_moves_its_own_conversations_alone_and_gets_them_back() -> None:
+    async def test() -> None:
+        async with AsyncExitStack() as stack:
+            fleet = await engines(stack)
+            quick = PollPolicy(interval_s=0.05, retry_s=0.02)
+            gateway = await stack.enter_async_context(gateway_before(*fleet, poll=quick))
+            client = await stack.enter_async_context(client_of(gateway))
+
+            async def homes() -> list[int]:
+                found = []
+                for number in range(60):
+                    before = served(fleet)
+                    await ask_ok(client, post(asking("hi"), headers=[f"X-Session-ID: {number}"]))
+                    found.append(next(at for at, was in enumerate(before) if served(fleet)[at] > was))
+                return found
+
+            before = await homes()
+            assert set(before) == {0, 1, 2, 3}
+            assert await homes() == before
+            await fleet[1].stop()
+            without = await homes()
+            assert [new for old, new in zip(before, without, strict=True) if old != 1] == [
+                old for old in before if old != 1
+            ]
+            assert len({new for old, new in zip(before, without, strict=True) if old == 1}) > 1, "spread over the rest"
+            await fleet[1].start()
+            await until(lambda: gateway.status().endpoints[1].healthy)
+            assert await homes() == before
+
+    run(test)
+
+
+def test_with_many_requests_at_once_no_engine_gets_more_than_its_bound() -> None:
+    """Every request waits at its engine, so load is what was sent; one conversation of two is the same one."""
+
+    async def test() -> None:
+        async with AsyncExitStack() as stack:
+            fleet = await engines(stack, 4, hang())
+            gateway = await stack.enter_async_context(gateway_before(*fleet))
+            for number in range(48):
+                client = await stack.enter_async_context(client_of(gateway))
+                name = "popular" if number % 2 else str(number)
+                client.send(post(asking("hi"), headers=[f"X-Session-ID: {name}"]))
+                await until(lambda: sum(served(fleet)) == number + 1)  # noqa: B023
+                assert max(served(fleet)) <= max(4, math.ceil(1.25 * (number + 1) / 4))
 
     run(test)
 
