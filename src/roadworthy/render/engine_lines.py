@@ -44,6 +44,8 @@ _OURS = frozenset(
     }
 )  # fmt: skip
 """Settings whose value follows from the place of each host; the document's own is left out, with a remark."""
+SECRETS = {"hf_token": "HF_TOKEN", "api_key": "VLLM_API_KEY"}
+"""Settings that hold a secret, and the variable that the engine reads instead."""
 _PLACED = frozenset({"master_port", "data_parallel_rpc_port", "numa_bind", "shutdown_timeout"})
 """Settings of the document that a line takes up in a place of its own."""
 _BALANCERS = ("data_parallel_external_lb", "data_parallel_hybrid_lb")
@@ -202,7 +204,7 @@ def _listening(inputs: RenderInput, place: EnginePlace, *, serves: bool) -> Iter
     yield flag("--shutdown-timeout", STOP_SECONDS if stop is None else stop, "requests in progress may end first")
     if not serves:
         return
-    if len(place.hosts) == 1 and inputs.deployment.cluster.nodes == 1:
+    if inputs.deployment.cluster.nodes == 1 and not place.address:
         yield flag("--host", "127.0.0.1", "the gateway on this host is the only client; widen it for one elsewhere")
     else:
         yield flag("--host", "0.0.0.0", "the gateway calls from another host; keep the port off public networks")
@@ -323,6 +325,8 @@ def _left_out(inputs: RenderInput, place: EnginePlace, backend: Backend) -> Iter
             yield flag(_dashed(name), None, setting.why, "plan")
         elif not given and setting.value == _ENGINE_DEFAULTS.get(name):
             yield from _spelt(name, setting.value, f"the engine does it anyway: {setting.why}", "plan")
+        elif name in SECRETS:
+            yield flag(_dashed(name), None, f"a secret has no place in a file: set {SECRETS[name]} where it starts")
         elif given and (why := _why_unused(name, setting.value, inputs, place, backend)):
             yield from _spelt(name, setting.value, why, "engine.settings")
 

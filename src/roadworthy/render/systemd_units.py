@@ -230,6 +230,11 @@ def _variables(lines: tuple[ServeLine, ...]) -> str:
         comment("Read by systemd as root. NAME=value, no shell. Uncomment what you set; secrets belong here."),
         comment("The key that requests must carry:"),
         "#VLLM_API_KEY=",
+        *(
+            (comment("For a hub id that asks for one:"), "#HF_TOKEN=")
+            if not lines[0].model.startswith(("/", "<"))
+            else ()
+        ),
         comment("Where `vllm` is, when not on the path of services:"),
         "#ROADWORTHY_BIN=/opt/vllm/bin",
     ]

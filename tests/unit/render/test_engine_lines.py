@@ -310,3 +310,17 @@ def test_a_flag_that_the_version_does_not_take_is_refused_with_the_way_out() -> 
 )
 def test_words_keep_a_value_in_one_piece(setting: object, wanted: tuple[str, ...]) -> None:
     assert words(setting) == wanted  # type: ignore[arg-type]
+
+
+def test_a_secret_of_the_document_is_in_no_line_and_no_remark() -> None:
+    document = LLAMA_ON_8_H100 + "engine: {settings: {hf_token: hf_verysecret}}\n"
+    plan = launch(render_input(document, "TP8"))
+    assert "HF_TOKEN" in next(one.why for one in plan.left_out if one.name == "--hf-token")
+    assert "hf_verysecret" not in repr(plan)
+
+
+def test_an_engine_that_the_document_gives_an_address_listens_there() -> None:
+    (line,) = lines(LLAMA_ON_8_H100 + "engine: {endpoints: [{url: 'http://10.0.0.5:9000'}]}\n", "TP8")
+    assert (told(line)["--host"], told(line)["--port"]) == ("0.0.0.0", "9000")
+    (near,) = lines(LLAMA_ON_8_H100 + "engine: {endpoints: [{url: 'http://127.0.0.1:9000'}]}\n", "TP8")
+    assert (told(near)["--host"], told(near)["--port"]) == ("127.0.0.1", "9000")
