@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+enum { KV_TOKENS = 1 << 18 }; /* of the KV pool: routers size what they remember of prompts by it */
+
 static const char *reason(int status) {
     switch (status) {
         case 200: return "OK";
@@ -56,6 +58,10 @@ void say_metrics(struct bytes *out, const struct port *port) {
                 "# TYPE vllm:request_success_total counter\n"
                 "vllm:request_success_total{engine=\"0\",finished_reason=\"stop\",model_name=\"fake-model\"} %ld.0\n",
                 port->finished);
+    bytes_print(&body,
+                "# TYPE vllm:cache_config_info gauge\nvllm:cache_config_info{block_size=\"16\",cache_dtype=\"auto\","
+                "engine=\"0\",kv_cache_size_tokens=\"%d\",num_gpu_blocks=\"%d\"} 1.0\n",
+                KV_TOKENS, KV_TOKENS / 16);
     say_response(out, 200, "text/plain; version=0.0.4; charset=utf-8", bytes_start(&body), bytes_length(&body));
     bytes_free(&body);
 }
