@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import msgspec
 import pytest
 import zmq
 
+from roadworthy.core.errors import Unsupported
 from roadworthy.gateway.kv_events import (
     MESSAGES_A_TURN,
     Cleared,
@@ -216,6 +218,19 @@ def test_without_an_address_nothing_is_opened() -> None:
         events = KvEvents({URL: []}, Heard())
         events.start()
         assert events.streams == ()
+        await events.stop()
+
+    run(test)
+
+
+def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "zmq", None)
+
+    async def test() -> None:
+        events = KvEvents({URL: ["tcp://127.0.0.1:1"]}, Heard())
+        with pytest.raises(Unsupported) as refused:
+            events.start()
+        assert "kv-events" in refused.value.hint
         await events.stop()
 
     run(test)
