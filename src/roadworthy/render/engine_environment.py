@@ -23,16 +23,23 @@ ECN_CAPABLE = 2
 def engine_variables(inputs: RenderInput, place: EnginePlace, *, host: int, ray: bool) -> tuple[Emitted, ...]:
     """Variables of the engine at ``place`` on ``host``, in a stable order."""
     return (
-        *(network_variables(inputs, host=host) if len(place.hosts) > 1 or ray else _alone(inputs)),
+        *network_variables(inputs, place, host=host, ray=ray),
         *_devices(inputs, place, ray=ray),
         *_timeouts(inputs, ray=ray),
         *_quiet(inputs),
     )
 
 
-def network_variables(inputs: RenderInput, *, host: int) -> Iterator[Emitted]:
-    """What every process of a host needs to find the others; with Ray the daemon of the host passes it on."""
+def network_variables(inputs: RenderInput, place: EnginePlace, *, host: int, ray: bool) -> Iterator[Emitted]:
+    """What every process of a host needs to find the others; with Ray the daemon of the host passes it on.
+
+    Ray and vLLM must agree on a host's address. On a single host they do when both are left to find it; a loopback
+    address Ray would replace by another.
+    """
     cluster, gpus = inputs.deployment.cluster, inputs.gpu.id != "cpu"
+    if len(place.hosts) == 1 and not (ray and cluster.hosts):
+        yield from _alone(inputs)
+        return
     yield variable(
         "VLLM_HOST_IP",
         AtStart.OWN_ADDRESS,

@@ -61,8 +61,8 @@ def _clusters(plan: Launch) -> tuple[ServeLine, ...]:
 
 def _daemon(inputs: RenderInput, line: ServeLine, host: int) -> Artifact:
     head = host == line.place.head
-    variables = (*network_variables(inputs, host=host), *(HEALTH if head else ()))
-    flags = tuple(_start_flags(inputs, head=head))
+    variables = (*network_variables(inputs, line.place, host=host, ray=True), *(HEALTH if head else ()))
+    flags = tuple(_start_flags(inputs, line, head=head))
     known = _known(inputs, line, host)
     role = "head" if head else "worker"
     parts = [
@@ -82,16 +82,16 @@ def _daemon(inputs: RenderInput, line: ServeLine, host: int) -> Artifact:
 
 
 def _known(inputs: RenderInput, line: ServeLine, host: int) -> Mapping[AtStart, str]:
-    """What is known of ``host``; a cluster of one host needs no address but its own loopback."""
+    """What is known of ``host``; on a cluster of one host the head is next door."""
     known = known_at_start(inputs, line.place, host=host)
-    return {AtStart.MASTER_ADDRESS: LOOPBACK, AtStart.OWN_ADDRESS: LOOPBACK, **known} if line.nodes == 1 else known
+    return {AtStart.MASTER_ADDRESS: LOOPBACK, **known} if line.nodes == 1 else known
 
 
 def _listed(hosts: tuple[int, ...]) -> str:
     return ", ".join(str(host) for host in hosts)
 
 
-def _start_flags(inputs: RenderInput, *, head: bool) -> Iterator[Emitted]:
+def _start_flags(inputs: RenderInput, line: ServeLine, *, head: bool) -> Iterator[Emitted]:
     source = "ray.start-head"
     if head:
         yield ray_flag("--head", None, "this host keeps the cluster's state; losing it ends the engine", source)
@@ -101,11 +101,12 @@ def _start_flags(inputs: RenderInput, *, head: bool) -> Iterator[Emitted]:
         )
     else:
         yield ray_flag("--address", AtStart.RAY_ADDRESS, "the head, on the engine's first host", source)
-    yield ray_flag(
-        "--node-ip-address", AtStart.OWN_ADDRESS,
-        "the same address as VLLM_HOST_IP; the first one of `hostname -I` may be a bridge or a storage NIC",
-        "ray.start-worker-ip",
-    )  # fmt: skip
+    if len(line.place.hosts) > 1 or inputs.deployment.cluster.hosts:
+        yield ray_flag(
+            "--node-ip-address", AtStart.OWN_ADDRESS,
+            "the same address as VLLM_HOST_IP; the first one of `hostname -I` may be a bridge or a storage NIC",
+            "ray.start-worker-ip",
+        )  # fmt: skip
     gpus = 0 if inputs.gpu.id == "cpu" else inputs.deployment.cluster.gpus_per_node
     yield ray_flag("--num-gpus", gpus, "GPUs that Ray may hand out on this host", source)
     yield ray_flag(

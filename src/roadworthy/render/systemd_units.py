@@ -230,11 +230,7 @@ def _variables(lines: tuple[ServeLine, ...]) -> str:
         comment("Read by systemd as root. NAME=value, no shell. Uncomment what you set; secrets belong here."),
         comment("The key that requests must carry:"),
         "#VLLM_API_KEY=",
-        *(
-            (comment("For a hub id that asks for one:"), "#HF_TOKEN=")
-            if not lines[0].model.startswith(("/", "<"))
-            else ()
-        ),
+        *((comment("For a hub id that asks for one:"), "#HF_TOKEN=") if _from_a_hub(lines[0].model) else ()),
         comment("Where `vllm` is, when not on the path of services:"),
         "#ROADWORTHY_BIN=/opt/vllm/bin",
     ]
@@ -255,6 +251,10 @@ _ASKED = (
     (AtStart.OWN_ADDRESS, "ROADWORTHY_NODE_ADDR", "This host's own address; found from the route when left out"),
     (AtStart.INTERFACE, "ROADWORTHY_INTERFACE", "The interface of that address; found from it when left out"),
 )
+
+
+def _from_a_hub(model: str) -> bool:
+    return model != AtStart.MODEL and not model.startswith("/")
 
 
 def _install(inputs: RenderInput, lines: tuple[ServeLine, ...]) -> str:

@@ -93,6 +93,14 @@ def test_engines_of_one_host_share_its_cluster_and_no_gpu_is_hidden(tmp_path: Pa
     assert len({flags(one.argv)["--port"] for one in served}) == 4
 
 
+def test_a_single_host_leaves_its_address_to_ray_and_vllm_alike(tmp_path: Path, programs: Path) -> None:
+    """Ray replaces a loopback address by another, and vLLM refuses a host whose two addresses differ."""
+    write(tmp_path, rendered("ray", render_input(LLAMA_ON_8_H100, "TP8")))
+    daemon, served = (start(tmp_path / name, path=programs) for name in ("node-0.sh", "serve-0.sh"))
+    assert "--node-ip-address" not in flags(daemon.argv)
+    assert "VLLM_HOST_IP" not in daemon.env | served.env
+
+
 @pytest.mark.parametrize(("document", "layout"), [(NAMED, "TP8 DP4 EP32"), (V4_ON_32_H100, "TP8 PP4"), (TINY, None)])
 def test_shellcheck_has_nothing_to_say(document: str, layout: str | None, tmp_path: Path) -> None:
     write(tmp_path, rendered("ray", render_input(document, layout)))

@@ -94,8 +94,8 @@ def test_a_line_of_the_variables_file_works_once_it_is_uncommented(tmp_path: Pat
     rows = (tmp_path / "node-1/engine.env").read_text().splitlines()
     offered = {row[1:].partition("=")[0] for row in rows if row.startswith("#") and not row.startswith("# ")}
     assert offered == {
-        "VLLM_API_KEY", "HF_TOKEN", "ROADWORTHY_BIN", "ROADWORTHY_MASTER_ADDR", "ROADWORTHY_NODE_ADDR", "ROADWORTHY_INTERFACE",
-        "ROADWORTHY_MODEL",
+        "VLLM_API_KEY", "HF_TOKEN", "ROADWORTHY_BIN", "ROADWORTHY_MASTER_ADDR", "ROADWORTHY_NODE_ADDR",
+        "ROADWORTHY_INTERFACE", "ROADWORTHY_MODEL",
     }  # fmt: skip
     env = {
         "ROADWORTHY_MASTER_ADDR": "10.0.0.1", "ROADWORTHY_NODE_ADDR": "10.0.0.2", "ROADWORTHY_INTERFACE": "ens1",
