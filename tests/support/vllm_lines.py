@@ -8,14 +8,21 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
 
 from roadworthy.adapters.tiny_model import CONFIG
 from roadworthy.core.errors import Infeasible, Unsupported
 from roadworthy.render.at_start import AtStart
 from roadworthy.render.engine_lines import Backend, ServeLine, launch
-from support.rendering import K3_ON_32_H200, V4_ON_32_H100, render_input
+from support.rendering import K3_ON_32_H200, V4_ON_32_H100, render_input, rendered
+
+if TYPE_CHECKING:
+    from roadworthy.render.values import RenderInput
 
 ROOT = Path(__file__).resolve().parents[2]
 BACKENDS: tuple[Backend, ...] = ("mp", "ray")
@@ -60,7 +67,8 @@ class EmittedLine:
 def emitted_lines(version: str, configs: Path) -> tuple[EmittedLine, ...]:
     """Each different line once, in a stable order; of every engine the first, second and last host.
 
-    Examples whose model has no config.json in ``configs``, or that fit nowhere, give none.
+    Lines of the Kubernetes targets are taken from the manifests themselves. Examples whose model has no config.json in
+    ``configs``, or that fit nowhere, give none.
     """
     documents = [(path.read_text(encoding="utf-8"), None) for path in sorted((ROOT / "examples").glob("*.yaml"))]
     lines: dict[EmittedLine, None] = {}
@@ -82,13 +90,44 @@ def _lines(document: str, layout: str | None, backend: Backend, version: str, co
     config = "tiny" if cpu else f"{_repository(repository).replace('/', '--')}_config.json"
     if (cpu and backend == "ray") or not (cpu or (configs / config).is_file()):
         return []
-    return [
-        EmittedLine(
-            arguments=filled(line), config=config, gpus=inputs.deployment.cluster.gpus_per_node, version=version
-        )
-        for line in found
-        if line.node_rank in (0, 1, line.nodes - 1)
-    ]
+    words = [filled(line) for line in found if line.node_rank in (0, 1, line.nodes - 1)]
+    if not cpu:
+        words += manifest_lines("lws" if backend == "mp" else "kuberay", inputs, nodes=found[0].nodes)
+    gpus = inputs.deployment.cluster.gpus_per_node
+    return [EmittedLine(arguments=one, config=config, gpus=gpus, version=version) for one in words]
+
+
+def manifest_lines(target: str, inputs: RenderInput, *, nodes: int) -> list[tuple[str, ...]]:
+    """The `vllm serve` of every container that a target's manifests start, as Kubernetes would fill it in."""
+    found = []
+    for path, artifact in rendered(target, inputs).items():
+        for document in yaml.safe_load_all(artifact.text) if path.endswith(".yaml") else ():
+            for words in _arguments_of(document):
+                filled_in = {
+                    "$(LWS_GROUP_SIZE)": str(nodes),
+                    "$(LWS_WORKER_INDEX)": str(int("--headless" in words)),
+                    "$(LWS_LEADER_ADDRESS)": "10.0.0.1",
+                }
+                found.append(_one_model(tuple(filled_in.get(word, word) for word in words)))
+    return found
+
+
+def _arguments_of(value: Any) -> Iterator[list[str]]:
+    """Every list under ``args`` that holds ``serve``, from there on."""
+    if isinstance(value, dict):
+        words = value.get("args")
+        if isinstance(words, list) and "serve" in words:
+            yield [str(word) for word in words[words.index("serve") :]]
+        for below in value.values():
+            yield from _arguments_of(below)
+    elif isinstance(value, list):
+        for below in value:
+            yield from _arguments_of(below)
+
+
+def _one_model(words: tuple[str, ...]) -> tuple[str, ...]:
+    """The line with one name for any model: the checkpoint is a stand-in anyway."""
+    return (words[0], "MODEL", *words[2:])
 
 
 def _repository(config: str) -> str:
@@ -100,7 +139,7 @@ def _repository(config: str) -> str:
 def filled(line: ServeLine) -> tuple[str, ...]:
     """The words of the line as a host starts it."""
     at_start = {AtStart.MASTER_ADDRESS: "10.0.0.1", AtStart.MODEL: "/models/m"}
-    return tuple(at_start[word] if isinstance(word, AtStart) else word for word in line.argv)
+    return _one_model(tuple(at_start[word] if isinstance(word, AtStart) else word for word in line.argv))
 
 
 def with_version(document: str, version: str) -> str:
