@@ -19,7 +19,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { BACKLOG = 4096, READ_BYTES = 1 << 18, LISTENER = 1, CONTROL = 2, TURN_NS = 100000 };
+enum { BACKLOG = 4096, READ_BYTES = 1 << 18, LISTENER = 1, CONTROL = 2, TURN_NS = 100000, BYTES_PER_TOKEN = 4 };
 
 struct engine engine;
 static struct port control_port; /* only a place to hang control connections on */
@@ -159,6 +159,7 @@ static void read_body(struct connection *connection, const char *body, size_t le
     value = value_of(body, length, "\"max_tokens\"");
     connection->chunks = value && isdigit((unsigned char)*value) ? atoi(value) : port->chunks;
     read_id(connection, body, length);
+    connection->prompt_tokens = (int)(length / BYTES_PER_TOKEN) + 1;
     port->body_bytes += (long)length;
 }
 

@@ -74,17 +74,20 @@ static void pad(struct bytes *out, size_t length) {
 
 void say_completion(struct bytes *out, const struct connection *connection) {
     struct bytes body = {0};
-    static const char tail[] =
+    char tail[200];
+    size_t tail_length = (size_t)snprintf(
+        tail, sizeof tail,
         "\"},\"logprobs\":null,\"finish_reason\":\"stop\",\"stop_reason\":null}],"
-        "\"usage\":{\"prompt_tokens\":60,\"total_tokens\":100,\"completion_tokens\":40}}";
+        "\"usage\":{\"prompt_tokens\":%d,\"total_tokens\":%d,\"completion_tokens\":40}}",
+        connection->prompt_tokens, connection->prompt_tokens + 40);
     bytes_print(&body,
                 "{\"id\":\"chatcmpl-%s\",\"object\":\"chat.completion\",\"created\":1,\"model\":\"fake-model\","
                 "\"system_fingerprint\":\"ll_%016llx_%016llx\",\"choices\":[{\"index\":0,\"message\":"
                 "{\"role\":\"assistant\",\"content\":\"",
                 connection->id, (unsigned long long)connection->asked_ns, (unsigned long long)now_ns());
-    size_t used = bytes_length(&body) + sizeof tail - 1, wanted = (size_t)connection->port->answer_bytes;
+    size_t used = bytes_length(&body) + tail_length, wanted = (size_t)connection->port->answer_bytes;
     if (wanted > used) pad(&body, wanted - used);
-    bytes_add(&body, tail, sizeof tail - 1);
+    bytes_add(&body, tail, tail_length);
     say_json(out, 200, &body);
 }
 
@@ -136,9 +139,9 @@ void say_end(struct bytes *out, const struct connection *connection) {
         char event[400];
         snprintf(event, sizeof event,
                  "data: {\"id\":\"chatcmpl-%s\",\"object\":\"chat.completion.chunk\",\"created\":1,"
-                 "\"model\":\"fake-model\",\"choices\":[],\"usage\":{\"prompt_tokens\":60,\"total_tokens\":%d,"
+                 "\"model\":\"fake-model\",\"choices\":[],\"usage\":{\"prompt_tokens\":%d,\"total_tokens\":%d,"
                  "\"completion_tokens\":%d}}\n\n",
-                 connection->id, 60 + connection->sent, connection->sent);
+                 connection->id, connection->prompt_tokens, connection->prompt_tokens + connection->sent, connection->sent);
         say_framed(out, event);
     }
     say_framed(out, "data: [DONE]\n\n");
