@@ -15,6 +15,7 @@ from support.gateway import KEY, gateway_before, run
 from support.metrics import metric_names
 from support.rendering import LLAMA_ON_8_H100, render_input, rendered
 
+pytestmark = pytest.mark.timeout(400)  # the first test that asks for the engine waits for its start
 OF_PROMETHEUS = {"up", "ALERTS"}
 DOCUMENT = LLAMA_ON_8_H100 + "sla: {ttft_p99: 900ms, tpot_p99: 200ms, success: 99%}\n"
 
