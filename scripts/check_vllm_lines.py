@@ -4,7 +4,8 @@
 The published wheel's own parser and configuration validators run on a stand-in node (scripts/vllm_probe), with the real
 config.json files that ROADWORTHY_TEST_DATA holds. The outcome goes to tests/data/vllm-0.33.0-lines.json, a digest for
 each line: `make test` has no such wheel, so it compares the lines of today with that file, and a line that is not in it
-fails there until this is run again. With --check nothing is written. Exit 1: a line is refused, or the file is stale.
+fails there until this is run again; only lines that are new are asked. With --check all are asked and nothing is
+written. Exit 1: a line is refused, or the file is stale.
 """
 
 from __future__ import annotations
@@ -46,12 +47,14 @@ def outcomes(lines: Sequence[EmittedLine], configs: Path, wheel: Sequence[str]) 
     return answers
 
 
-def record(lines: Sequence[EmittedLine], answers: Sequence[dict[str, Any]]) -> str:
+def recorded() -> dict[str, dict[str, Any]]:
+    """The outcome of earlier runs, by digest."""
+    found: dict[str, dict[str, Any]] = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
+    return found
+
+
+def text_of(entries: dict[str, dict[str, Any]]) -> str:
     """One line of JSON for each rendered line, sorted by digest."""
-    entries = {
-        line.digest: {"config": line.config, "accepted": answer["accepted"], "message": answer["message"]}
-        for line, answer in zip(lines, answers, strict=True)
-    }
     rows = [f"{json.dumps(digest)}: {json.dumps(entry)}" for digest, entry in sorted(entries.items())]
     return "{\n" + ",\n".join(rows) + "\n}\n"
 
@@ -67,17 +70,20 @@ def main() -> int:
     except NotHere as reason:
         print(f"error: {reason}", file=sys.stderr)
         return 3
-    lines = emitted_lines(VERSION, configs)
-    answers = outcomes(lines, configs, wheel)
-    refused = [(line, answer) for line, answer in zip(lines, answers, strict=True) if not answer["accepted"]]
-    for line, answer in refused:
-        print(f"refused: vllm {' '.join(line.arguments)}\n  {answer['message']}", file=sys.stderr)
-    text = record(lines, answers)
-    stale = not RECORD.exists() or RECORD.read_text(encoding="utf-8") != text
+    lines, before = emitted_lines(VERSION, configs), recorded()
+    asked = [line for line in lines if "--check" in sys.argv or not before.get(line.digest, {}).get("accepted")]
+    answers = outcomes(asked, configs, wheel) if asked else []
+    entries = {line.digest: before[line.digest] for line in lines if line.digest in before}
+    for line, answer in zip(asked, answers, strict=True):
+        entries[line.digest] = {"config": line.config, **answer}
+        if not answer["accepted"]:
+            print(f"refused: vllm {' '.join(line.arguments)}\n  {answer['message']}", file=sys.stderr)
+    refused = [digest for digest, entry in entries.items() if not entry["accepted"]]
+    stale = entries != before
     if stale and "--check" not in sys.argv:
-        RECORD.write_text(text, encoding="utf-8")
+        RECORD.write_text(text_of(entries), encoding="utf-8")
         print(f"wrote {RECORD.relative_to(ROOT)}", file=sys.stderr)
-    print(f"{len(lines)} lines, {len(refused)} refused by vLLM {VERSION}", file=sys.stderr)
+    print(f"{len(lines)} lines, {len(asked)} asked now, {len(refused)} refused by vLLM {VERSION}", file=sys.stderr)
     return 1 if refused or (stale and "--check" in sys.argv) else 0
 
 
