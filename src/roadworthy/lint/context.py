@@ -136,6 +136,18 @@ class Context:
         """The one kind of GPU that is named, or None."""
         return next(iter(self.gpus)) if len(self.gpus) == 1 else None
 
+    def adopt(self) -> None:
+        """Take flags without a program (Helm values, a variable, ``./serve.sh --flags``) for vLLM's, if enough of
+        their long names are."""
+        for invocation in self.reading.invocations:
+            loose = invocation.program == "?" or invocation.program.endswith(".sh")
+            long = [flag for flag in invocation.flags if flag.name.startswith("--") and len(flag.name) > 4]
+            if not loose or not long:
+                continue
+            known = sum(self.book.match(flag.name) is not None for flag in long)
+            if known and (known * 2 >= len(long) or self.mentions_vllm):
+                invocation.program, invocation.fragment = "vllm serve", True
+
     def model_name(self, invocation: Invocation | None) -> str | None:
         """The model that a command serves: its own word, else that of the file, else the caller's."""
         if invocation is not None:

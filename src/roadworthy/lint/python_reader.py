@@ -189,7 +189,7 @@ class _Visitor:
         found = started(words, arity=self.reading.arity, place="python")
         for invocation in found.invocations:
             if invocation.program == "?":
-                invocation.program, invocation.fragment = "vllm serve", True
+                invocation.fragment = True
             self.reading.invocations.append(invocation)
 
     def _string(self, node: ast.Constant) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from roadworthy.lint.context import Context, LintOptions
 from roadworthy.lint.flag_book import VERSIONS, flag_book
 from roadworthy.lint.reading import Reading
-from roadworthy.lint.rules import CHECKS
+from roadworthy.lint.rules import judge_all
 from roadworthy.lint.rules.judge import Judge
 from roadworthy.lint.sniff import read_piece
 from roadworthy.lint.text import LineTable, Piece, without_huge_lines
@@ -33,9 +33,10 @@ def lint_text(text: str, *, file: str = "-", options: LintOptions | None = None)
         Unread(file=file, line=line, what="a line too long to hold settings; left out") for line in huge
     )
     read_piece(reading, Piece(shown))
-    judge = Judge(reading, Context(reading, options))
-    for check in CHECKS:
-        check(judge)
+    context = Context(reading, options)
+    context.adopt()
+    judge = Judge(reading, context)
+    judge_all(judge)
     return FileReport(file=file, kind=reading.kind, problems=_ordered(judge.problems), unread=tuple(reading.unread))
 
 

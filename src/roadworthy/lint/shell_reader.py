@@ -17,7 +17,6 @@ _REFERENCE = re.compile(r"\$\{?([A-Za-z_]\w*)(?:\[[@*]\])?(?::?[-=?][^}]*)?\}?$"
 _DEFAULT = re.compile(r"\$\{([A-Za-z_]\w*):?[-=]([^${}`]*)\}$")
 _LOOKS_LIKE_FLAGS = re.compile(r"(?:^|\s)--?[A-Za-z][\w-]*")
 _HOLDS_A_COMMAND = re.compile(r"\s*(?:--?[A-Za-z]|(?:[\w./-]*/)?(?:vllm|ray|python3?|docker|numactl|env|sudo)\s)")
-_FLAG_NAME = re.compile(r"(?:ARG|OPT|FLAG|PARAM|CMD|COMMAND|CONFIG|SERVE)", re.IGNORECASE)
 _EXPORTERS = frozenset({"export", "declare", "typeset", "readonly", "local"})
 MAX_EXPANDED_WORDS = 4000
 
@@ -140,7 +139,8 @@ def _command(
         found = started(words, arity=reading.arity, place=place, image=image, owner=owner)
         given = [one for one in reading.env[-len(command.assigns) :] if one.owner is command] if command.assigns else []
         scripts = {id(word) for _, word in found.scripts}
-        plain = [word for word in words if id(word) not in scripts]
+        searches = words[0].value.rpartition("/")[2] in _TALKERS
+        plain = [] if searches else [word for word in words if id(word) not in scripts]
         given += list(env_words(plain, _place(found.invocations) if place == "shell" else place, command))
         reading.env.extend(one for one in given if one.removable and one not in reading.env)
         for invocation in found.invocations:
@@ -265,7 +265,7 @@ def _for_program(name: str, program: str) -> str:
         return "docker"
     if "ray" in lowered.split("_"):
         return "ray start"
-    return "vllm serve" if "vllm" in lowered or _FLAG_NAME.search(name) else "?"
+    return "vllm serve" if "vllm" in lowered else "?"
 
 
 def flag_variable(reading: Reading, variable: EnvVar) -> None:

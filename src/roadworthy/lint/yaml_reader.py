@@ -286,7 +286,7 @@ class _Walk:
         found = started(words, arity=self.reading.arity, place="yaml", owner=container)
         for invocation in found.invocations:
             if invocation.program == "?":
-                invocation.program, invocation.fragment = "vllm serve", True
+                invocation.fragment = True
             self.reading.invocations.append(invocation)
         for inner, _ in found.scripts:
             read_shell_piece(self.reading, inner, place="pod", owner=container)
@@ -370,8 +370,6 @@ def read_loose(reading: Reading, piece: Piece) -> None:
         found = started(flags, arity=reading.arity, place="yaml")
         for invocation in found.invocations:
             invocation.fragment = True
-            if invocation.program == "?":
-                invocation.program = "vllm serve"
             reading.invocations.append(invocation)
 
 

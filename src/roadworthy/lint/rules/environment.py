@@ -78,10 +78,9 @@ def _surely_dead(replacement: str, renamed_to: str | None) -> bool:
 
 
 def _family(name: str) -> str:
-    from roadworthy.lint.rules.flags import FAMILIES
+    from roadworthy.lint.rules.flags import family_of
 
-    flag = "--" + name.partition("_")[2].lower().replace("_", "-")
-    return next((rule for rule, pattern in FAMILIES if pattern.fullmatch(flag)), "")
+    return family_of("--" + name.partition("_")[2].lower().replace("_", "-"))
 
 
 def _reaches(judge: Judge, variable: EnvVar) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from roadworthy.catalog.truth import truth_rows
@@ -15,47 +16,56 @@ if TYPE_CHECKING:
     from roadworthy.lint.values import Edit, Flag, Invocation, Status
 
 # Names that guides invent in many spellings, by what they claim to do. Asked only of flags that no version has.
-FAMILIES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
-    (rule, re.compile(pattern))
-    for rule, pattern in (
-        ("vllm.moe-capacity-factor", r"--(?:moe-|expert-)*capacity(?:-factor)?$|--moe-(?:token-)?drop.*"),
-        ("vllm.moe-redundant-experts", r"--(?:moe-|ep-|num-|eplb-)*redundant-experts$"),
-        ("vllm.moe-async-all-to-all", r"--(?:enable-)?(?:moe-|ep-)?async-(?:all-?to-?all|all2all|a2a)$"),
-        (
-            "vllm.topology-tp8-pp2-ep2",
-            r"--(?:moe-)?(?:ep|expert(?:-model)?-parallel|ep-parallel)(?:-(?:size|degree|world-size))?$",
-        ),
-        (
-            "vllm.cuda-graph-max-batch-size",
-            r"--(?:max-)?cuda-?graph-(?:max-)?(?:batch-sizes?|sizes?|bs)$|--max-(?:seq|context)-len-to-capture$",
-        ),
-        ("vllm.enable-async-output-proc", r"--(?:enable-|disable-|use-)?async-output-proc.*"),
-        (
-            "vllm.cpu-offload",
-            r"--(?:n-|num-)?(?:gpu|cpu)(?:-(?:only|cpu|gpu|offload))*-layers?$|--layers?-(?:offload|placement|split).*"
-            r"|--offload-(?:layers?|tiers?|mode|policy|strategy)$|--(?:three-tier|tiered|hybrid)-.*offload.*"
-            r"|--cpu-offload-layers$",
-        ),
-        (
-            "vllm.kv-offloading",
-            r"--(?:enable-)?kv-(?:cache-)?(?:on-)?(?:cpu|offload|host|device)(?:-.*)?$|--cpu-kv-.*|--offload-kv.*"
-            r"|--kv-offload(?:-.*)?$",
-        ),
-        (
-            "vllm.admission-and-priority",
-            r"--(?:.*-)?tenant(?:s|-.*)?$|--(?:enable-)?priority-(?:queues?|levels?|scheduling).*|--.*force-gc.*"
-            r"|--kv-(?:cache-)?gc.*"
-            r"|--.*(?:kv|memory)-quota.*|--(?:enable-)?dynamic-batch.*|--.*batch-shrink.*",
-        ),
-        (
-            "gw.kda-redis",
-            r"--.*kda.*redis.*|--.*redis.*kda.*|--kda-state-.*|--(?:linear-)?attn-state-(?:redis|store|backend|sync).*",
-        ),
-        ("gw.stream-sticky-packets", r"--(?:enable-)?(?:sse|stream(?:ing)?)-(?:timestamps?|reorder|sequence).*"),
-        ("proc.zrd", r"--(?:enable-|use-)?zrd(?:-.*)?$"),
-        ("metric.expert-histogram", r"--(?:enable-)?(?:moe-|expert-).*(?:histogram|token-metrics|load-metrics)$"),
-    )
+_FAMILIES: tuple[tuple[str, str], ...] = (
+    ("vllm.moe-capacity-factor", r"--(?:moe-|expert-)*capacity(?:-factor)?$|--moe-(?:token-)?drop.*"),
+    ("vllm.moe-redundant-experts", r"--(?:moe-|ep-|num-|eplb-)*redundant-experts$"),
+    ("vllm.moe-async-all-to-all", r"--(?:enable-)?(?:moe-|ep-)?async-(?:all-?to-?all|all2all|a2a)$"),
+    (
+        "vllm.topology-tp8-pp2-ep2",
+        r"--(?:moe-)?(?:ep|expert(?:-model)?-parallel|ep-parallel)(?:-(?:size|degree|world-size))?$",
+    ),
+    (
+        "vllm.cuda-graph-max-batch-size",
+        r"--(?:max-)?cuda-?graph-(?:max-)?(?:batch-sizes?|sizes?|bs)$|--max-(?:seq|context)-len-to-capture$",
+    ),
+    ("vllm.enable-async-output-proc", r"--(?:enable-|disable-|use-)?async-output-proc.*"),
+    (
+        "vllm.cpu-offload",
+        r"--(?:n-|num-)?(?:gpu|cpu)(?:-(?:only|cpu|gpu|offload))*-layers?$|--layers?-(?:offload|placement|split).*"
+        r"|--offload-(?:layers?|tiers?|mode|policy|strategy)$|--(?:three-tier|tiered|hybrid)-.*offload.*"
+        r"|--cpu-offload-layers$",
+    ),
+    (
+        "vllm.kv-offloading",
+        r"--(?:enable-)?kv-(?:cache-)?(?:on-)?(?:cpu|offload|host|device)(?:-.*)?$|--cpu-kv-.*|--offload-kv.*"
+        r"|--kv-offload(?:-.*)?$",
+    ),
+    (
+        "vllm.admission-and-priority",
+        r"--(?:.*-)?tenant(?:s|-.*)?$|--(?:enable-)?priority-(?:queues?|levels?|scheduling).*|--.*force-gc.*"
+        r"|--kv-(?:cache-)?gc.*"
+        r"|--.*(?:kv|memory)-quota.*|--(?:enable-)?dynamic-batch.*|--.*batch-shrink.*",
+    ),
+    (
+        "gw.kda-redis",
+        r"--.*kda.*redis.*|--.*redis.*kda.*|--kda-state-.*|--(?:linear-)?attn-state-(?:redis|store|backend|sync).*",
+    ),
+    ("gw.stream-sticky-packets", r"--(?:enable-)?(?:sse|stream(?:ing)?)-(?:timestamps?|reorder|sequence).*"),
+    ("proc.zrd", r"--(?:enable-|use-)?zrd(?:-.*)?$"),
+    ("metric.expert-histogram", r"--(?:enable-)?(?:moe-|expert-).*(?:histogram|token-metrics|load-metrics)$"),
 )
+
+
+@lru_cache(maxsize=1)
+def _families() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    return tuple((rule, re.compile(pattern)) for rule, pattern in _FAMILIES)
+
+
+def family_of(name: str) -> str:
+    """The rule that an invented flag falls under by what its name claims, empty for none."""
+    return next((rule for rule, pattern in _families() if pattern.fullmatch(name)), "")
+
+
 _GENERIC = frozenset({"--device", "--task", "--context-length", "--tp-size", "--ep", "--capacity"})
 """Spellings that other programs have too: judged only where the command is vLLM's for sure."""
 _OTHERS = re.compile(
@@ -67,20 +77,12 @@ _OTHERS = re.compile(
 def check_flags(judge: Judge) -> None:
     """Every flag of every command that is, or may be, vLLM's."""
     for invocation in judge.reading.invocations:
-        if invocation.program == "vllm serve" or _speaks_vllm(judge, invocation):
+        if invocation.program == "vllm serve":
             for flag in invocation.flags:
                 _flag(judge, invocation, flag)
         elif not _OTHERS.match(invocation.program):
             for flag in invocation.flags:
                 _distinctive(judge, flag)
-
-
-def _speaks_vllm(judge: Judge, invocation: Invocation) -> bool:
-    """Flags without a program: vLLM's if enough of them are."""
-    if not (invocation.fragment or invocation.program.endswith(".sh")) or _OTHERS.match(invocation.program):
-        return False
-    known = sum(judge.context.book.match(flag.name) is not None for flag in invocation.flags)
-    return (known > 0 and known * 2 >= len(invocation.flags)) or (known > 0 and judge.context.mentions_vllm)
 
 
 def _flag(judge: Judge, invocation: Invocation, flag: Flag) -> None:
@@ -127,13 +129,10 @@ def _distinctive(judge: Judge, flag: Flag, answer: FlagAnswer | None = None) -> 
     if answer.row_id and answer.row_id not in ("vllm.abbreviated-flags", "vllm.disable-log-requests"):
         _report(judge, flag, answer, answer.row_id)
         return True
-    for rule, pattern in FAMILIES:
-        if pattern.fullmatch(flag.name) and (surely or flag.name not in _GENERIC):
-            _report(judge, flag, answer, rule)
-            return True
-    if not surely:
-        return False
-    return False
+    rule = family_of(flag.name)
+    if rule:
+        _report(judge, flag, answer, rule)
+    return bool(rule)
 
 
 def _report(judge: Judge, flag: Flag, answer: FlagAnswer, rule: str) -> None:
@@ -256,7 +255,7 @@ def _choice(judge: Judge, flag: Flag, fact: FlagFact, value: str) -> None:
             "vllm.prefix-caching-hybrid",
             flag.word.start,
             flag.text,
-            status="removed",
+            status="context_dependent",
             reason=f"{judge.context.book.catalog.label} refuses {value!r}; the mode follows prefix caching",
             replacement="leave it out",
             edits=remove_flag(judge.text, flag),
@@ -308,7 +307,7 @@ def _json(judge: Judge, flag: Flag, fact: FlagFact, value: str) -> None:
             answer = judge.context.book.catalog.explain(f"{fact.name}.{name}")
             if answer.accepted:
                 continue
-            rule = next((rule for rule, pattern in FAMILIES if pattern.fullmatch("--" + name.replace("_", "-"))), "")
+            rule = family_of("--" + name.replace("_", "-"))
             if rule in ("", "vllm.moe-redundant-experts"):
                 rule = "vllm.unknown-flag"
             judge.report(

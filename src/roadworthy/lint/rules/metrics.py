@@ -88,8 +88,9 @@ def _rename(match: re.Match[str]) -> tuple[Edit, ...]:
 
 def _looks_like_metric(judge: Judge, match: re.Match[str]) -> bool:
     """``vllm:latest`` is an image and ``vllm:serve`` a label; a metric has an underscore."""
-    before = judge.code[max(match.start() - 1, 0) : match.start()]
-    return "_" in match.group(1) and before not in ("/", "@")
+    begin = judge.code.rfind("\n", 0, match.start()) + 1
+    before = judge.code[begin : match.start()]
+    return "_" in match.group(1) and not re.search(r"[/@]$|\b(?:image|FROM|docker|podman)\b", before)
 
 
 def _ray(judge: Judge) -> None:
