@@ -64,7 +64,7 @@ def as_folder(config: str) -> str:
     return config.rsplit("/", 1)[0] if config.endswith(".json") else config
 
 
-@settings(max_examples=30)
+@settings(max_examples=25)
 @given(folder=NAMES, served=NAMES, template=NAMES)
 @example(folder="m", served="-rf", template="--headless")
 @example(folder="$(exit 3)", served="`exit 3`", template="'; exit 3 #")
@@ -82,16 +82,15 @@ def test_any_name_reaches_the_engine_as_it_is(folder: str, served: str, template
     assert list(started.argv[at : at + len(expected)]) == expected
 
 
-@settings(max_examples=6)
-@given(names=st.lists(st.tuples(NAMES, NAMES, NAMES), min_size=8, max_size=8))
+@settings(max_examples=3)
+@given(names=st.lists(st.tuples(NAMES, NAMES, NAMES), min_size=10, max_size=10))
 def test_shellcheck_takes_every_name_for_text(names: list[tuple[str, str, str]]) -> None:
     with tempfile.TemporaryDirectory() as place:
         scripts = []
         for index, (folder, served, template) in enumerate(names):
             inputs = with_names(render_input(TINY), folder=folder, served=served, template=template)
-            for target in ("vllm", "ray", "systemd"):
-                write(Path(place) / str(index) / target, rendered(target, inputs))
-            scripts += sorted((Path(place) / str(index)).rglob("*.sh"))
+            write(Path(place) / str(index), rendered("vllm", inputs))
+            scripts.append(Path(place) / str(index) / "node-0.sh")
         assert not shellcheck(*scripts)
 
 
