@@ -99,6 +99,31 @@ def test_the_installed_engine_accepts_every_rendered_line_up_to_its_first_worker
     assert not refused
 
 
+BAD_LINES = (
+    ("DeepSeek-V4-Pro", "--tensor-parallel-size 8 --pipeline-parallel-size 4", "World size (32) is larger"),
+    ("DeepSeek-V4-Pro", "--tensor-parallel-size 8 --kv-cache-dtype nvfp4", "nvfp4"),
+    ("DeepSeek-V4-Pro", "--tensor-parallel-size 8 --enable-expert-parallel --enable-dbo", "all2all"),
+    ("DeepSeek-V4-Pro", "--tensor-parallel-size 8 --eplb-config.num_redundant_experts 8", "EPLB"),
+    ("Kimi-K3", "--tensor-parallel-size 8 --quantization fp8", "does not match"),
+)
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(600)
+def test_the_validators_that_accept_our_lines_refuse_lines_that_are_wrong(test_data: Path) -> None:
+    require_vllm()
+    configs = {path.name.split("--")[1]: path for path in (test_data / "facts" / "configs").glob("*_config.json")}
+    told = answers(
+        [
+            {"arguments": ["serve", "m", *flags.split()], "config": str(configs[f"{model}_config.json"])}
+            for model, flags, _ in BAD_LINES
+        ]
+    )
+    for (_, flags, wanted), answer in zip(BAD_LINES, told, strict=True):
+        assert not answer["accepted"], flags
+        assert wanted in answer["message"], flags
+
+
 def test_every_line_rendered_for_0_33_is_one_that_its_validators_were_asked_about(test_data: Path) -> None:
     record = json.loads((ROOT / f"tests/data/vllm-{RECORDED}-lines.json").read_text(encoding="utf-8"))
     lines = emitted_lines(RECORDED, test_data / "facts" / "configs")
