@@ -143,6 +143,24 @@ def test_a_worker_that_dies_is_replaced_and_the_port_never_refuses(tmp_path: Pat
     run(test, 2 * LIMIT_S)
 
 
+def test_a_successor_has_the_secrets_of_the_others_though_the_keys_have_changed(tmp_path: Path) -> None:
+    new_key = "sk-another-9876543210"
+
+    async def test() -> None:
+        async with FakeEngine(plain()) as engine:
+            with serving(tmp_path, "gateway", document(tmp_path, engine), "--workers", "2") as service:
+                assert await ask(service) == 200
+                document(tmp_path, engine, tenants=f"[{{id: acme, key: {new_key}}}]")
+                service.process.send_signal(signal.SIGHUP)
+                await until(lambda: reloads(service, 1, 0))
+                for worker in (await status(service))["workers"]:
+                    os.kill(worker["pid"], signal.SIGKILL)
+                assert await asyncio.gather(*(ask(service, new_key) for _ in range(8))) == [200] * 8
+                assert len({str(one.json()["cache_salt"]) for one in engine.requests}) == 1
+
+    run(test, 2 * LIMIT_S)
+
+
 def test_workers_end_when_their_supervisor_is_killed(tmp_path: Path) -> None:
     async def test() -> None:
         async with FakeEngine(plain()) as engine:

@@ -50,6 +50,7 @@ class Gateway:
         data_socket: bound already, by the process that this one works for.
         worker: which of several processes this is; None for the only one.
         admin: open an admin port; a worker's is its supervisor's.
+        pepper: the secret of salts and response ids, where another process has it already.
 
     Raises:
         SpecError: an engine's URL, a tenant's key, or a file of ``tls`` cannot be used.
@@ -65,11 +66,11 @@ class Gateway:
         data_socket: socket.socket | None = None,
         worker: str | None = None,
         admin: bool = True,
+        pepper: bytes | None = None,
     ) -> None:
         self._config, self._load, self._worker, self._has_admin = config, load, worker, admin
         endpoints = [self._endpoint(url) for url in config.endpoints]
-        pepper = pepper_of(config.tenants)
-        self._pepper = pepper
+        self.pepper = pepper = pepper or pepper_of(config.tenants)
         self._tls = server_context(config.tls)
         self._tracer = Tracer.to_collector(config.otlp_endpoint, worker=worker or "0") if config.otlp_endpoint else None
         self._log = AccessLog(config.access_log, worker=worker) if config.access_log else None
@@ -345,7 +346,7 @@ class Gateway:
                 "gateway: routing, lanes, and TLS on or off are fixed at the start",
                 hint=START_ANEW,
             )
-        book = TenantBook(config.tenants, pepper=self._pepper)
+        book = TenantBook(config.tenants, pepper=self.pepper)
         known = plane.endpoints
         endpoints = [known.get(url) or self._endpoint(url) for url in config.endpoints]
         if self._tls is not None:

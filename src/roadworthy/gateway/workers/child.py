@@ -58,6 +58,7 @@ class Worker:
             data_socket=self._socket,
             worker=self._index,
             admin=False,
+            pepper=bytes.fromhex(message["pepper"]),
         )
         for url in message["draining"]:
             if url in config.endpoints:

@@ -58,8 +58,12 @@ class WorkerProcess:
         assert self._process is not None
         return self._process.wait()
 
-    async def start(self, text: str, draining: Sequence[str]) -> None:
-        """Return once it serves the document in ``text``. Raises WorkerError when it does not come to that."""
+    async def start(self, text: str, draining: Sequence[str], pepper: bytes) -> None:
+        """Return once it serves the document in ``text``. Raises WorkerError when it does not come to that.
+
+        ``pepper`` is that of all workers: ids and salts of one must be those of the others, whatever documents came
+        and went.
+        """
         ours, its = socket.socketpair()
         with its:
             self._process = subprocess.Popen(  # noqa: ASYNC220 - a fork and exec, some milliseconds
@@ -75,7 +79,7 @@ class WorkerProcess:
         await self._link.open(ours)
         try:
             async with asyncio.timeout(START_S):
-                answer = await self._link.ask("start", text=text, draining=list(draining))
+                answer = await self._link.ask("start", text=text, draining=list(draining), pepper=pepper.hex())
         except (LinkClosedError, TimeoutError) as error:
             await self.kill()
             raise WorkerError(f"worker {self.index} did not start, exit code {self.exit_code}") from error

@@ -11,6 +11,7 @@ from roadworthy.core.errors import RoadworthyError, SpecError
 from roadworthy.gateway.admin.app import admin_app
 from roadworthy.gateway.admin.server import AdminServer
 from roadworthy.gateway.listen import listener, url_of
+from roadworthy.gateway.principal import pepper_of
 from roadworthy.gateway.status import DocumentStatus
 from roadworthy.gateway.workers.link import LinkClosedError
 from roadworthy.gateway.workers.local import LocalWorker
@@ -69,6 +70,7 @@ class Supervisor:
         self._draining: set[str] = set()
         self._admin_socket: socket.socket | None = None
         self._admin: AdminServer | None = None
+        self._pepper = pepper_of(config.tenants)
         self._stopping = False
         self._changing = asyncio.Lock()
         self._restarts = 0
@@ -104,7 +106,7 @@ class Supervisor:
         """Take over from a gateway in this process: a worker serves its port from now on, its admin port becomes this
         one's, and it finishes its streams. False when the worker did not start: the gateway goes on as before."""
         self._sockets = [gateway.data_socket_copy()]
-        self.data_url, self.admin_url = gateway.data_url, gateway.admin_url
+        self.data_url, self.admin_url, self._pepper = gateway.data_url, gateway.admin_url, gateway.pepper
         self._draining = {one.url for one in gateway.status().endpoints if one.draining}
         self._document.text = await self._fresh_text()
         try:
@@ -152,7 +154,7 @@ class Supervisor:
 
     async def _start_worker(self, index: int) -> None:
         worker = WorkerProcess(index, self._sockets[index], self._arguments)
-        await worker.start(self._document.text, sorted(self._draining))
+        await worker.start(self._document.text, sorted(self._draining), self._pepper)
         self._workers[index] = worker
         self._spawn(self._watch(worker))
 
@@ -180,7 +182,7 @@ class Supervisor:
             text = await self._fresh_text()
             try:
                 draining = sorted(self._draining)
-                await asyncio.gather(*(worker.start(text, draining) for worker in new))
+                await asyncio.gather(*(worker.start(text, draining, self._pepper) for worker in new))
             except WorkerError as error:
                 await asyncio.gather(*(worker.kill() for worker in new))
                 self._say(f"upgrade given up, the workers before go on: {error}")
