@@ -124,6 +124,43 @@ def test_metrics_count_by_tenant_and_outcome_and_never_by_request() -> None:
     run(test)
 
 
+def test_the_latest_requests_are_shown_newest_first_and_without_their_text() -> None:
+    async def test() -> None:
+        async with (
+            FakeEngine(stream_of(chat_events("the answer", usage=(4, 1)))) as engine,
+            gateway_before(engine) as gateway,
+            client_of(gateway) as client,
+            httpx.AsyncClient(base_url=gateway.admin_url) as admin,
+        ):
+            first = await client.ask(post({**chat(), "messages": [{"role": "user", "content": "the question"}]}))
+            await client.ask(post(chat(), key="sk-wrong"))
+            answer = await admin.get("/api/requests")
+            latest, before = answer.json()["requests"]
+        assert (latest["ending"], latest["status"], latest["tenant_id"]) == ("refused", 401, "-")
+        assert before["request_id"] == first.headers["x-request-id"]
+        assert (before["tenant_id"], before["operation"], before["endpoint"]) == ("acme", "chat", engine.url)
+        assert (before["prompt_tokens"], before["output_tokens"], before["tokens_estimated"]) == (4, 1, False)
+        assert 0 < before["ttft_s"] <= before["duration_s"]
+        assert "the question" not in answer.text
+        assert "the answer" not in answer.text
+
+    run(test)
+
+
+def test_without_a_document_there_is_nothing_to_read_again() -> None:
+    async def test() -> None:
+        async with (
+            FakeEngine(plain()) as engine,
+            gateway_before(engine) as gateway,
+            httpx.AsyncClient(base_url=gateway.admin_url) as admin,
+        ):
+            answer = await admin.post("/api/reload")
+            assert (answer.status_code, answer.json()["error"]["code"]) == (422, "document_refused")
+            assert "reloads_refused_total 1.0" in (await admin.get("/metrics")).text
+
+    run(test)
+
+
 def test_every_metric_has_its_place_in_the_docs() -> None:
     documented = DOCS.read_text()
 
