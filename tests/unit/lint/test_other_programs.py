@@ -12,7 +12,7 @@ SILENT = [
     "tar -cf a.tar -n 4 x\nvllm serve m\n",
     "curl --max-time 5 http://llm:8000/health\n",
     "services:\n  db:\n    image: postgres:17\n    command: [postgres, -c, max_connections=200, --device, x]\n",
-    "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n    - name: exporter\n      image: nvcr.io/nvidia/dcgm-exporter:4\n"
+    "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n    - name: exporter\n      image: x/dcgm-exporter:4\n"
     "      args: [--collectors, /etc/x.csv, -r, local, --kubernetes]\n",
     "rsync -a --swap-space-file x y\n",
     "echo 'ray stop --force is not for shared hosts'\n",
