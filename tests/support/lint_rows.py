@@ -392,6 +392,7 @@ ROWS: dict[str, Row] = {
             f"#!/bin/bash\nexec @@numactl --interleave=all \\\n  python3 -m vllm.entrypoints.openai.api_server --model {V4}\n",
             f"[Service]\nExecStart=@@/usr/bin/numactl -N 1 /usr/bin/vllm serve {V4}\n",
             "ray start --head\n" + serve("--distributed-executor-backend ray @@--numa-bind"),
+            f"@@numactl --cpunodebind=0,1 --membind=0,1 vllm serve {V4} --tensor-parallel-size 8\n",
         ),
         silent=(serve("--numa-bind"), serve("--numa-bind --numa-bind-nodes 0 0 0 0 1 1 1 1"), "numactl --hardware\n" + serve("")),
     ),
@@ -632,7 +633,10 @@ ROWS: dict[str, Row] = {
             f"[Service]\nExecStart=@@/usr/bin/numactl --membind=0 /opt/vllm/bin/vllm serve {V4}\n",
             f"services:\n  llm:\n    image: x/y:1\n    command: @@numactl --cpunodebind=0 --membind=0 vllm serve {V4}\n",
         ),
-        silent=(serve("--numa-bind"), "numactl --hardware\n", "numactl --cpunodebind=0 --membind=0 stream\n"),
+        silent=(
+            serve("--numa-bind"), "numactl --hardware\n", "numactl --cpunodebind=0 --membind=0 stream\n",
+            f"numactl --membind=0,1 vllm serve {V4}\n",
+        ),
     ),
     "host.gpu-nic-numbering": Row(
         false=(

@@ -37,7 +37,7 @@ def _numactl(judge: Judge, invocation: Invocation) -> None:
             continue
         words = [word.value for word in wrapper.words]
         text = "numactl " + " ".join(words)
-        strict = any(re.match(r"(?:--membind|-m)(?:=|$|\d)", word) for word in words)
+        strict = re.search(r"(?:--membind[= ]|(?<!\S)-m ?)\d+(?=\s|$)", text) is not None  # one node, not several
         harmless = not words or any(re.match(r"--(?:show|hardware)|-[sH]$", word) for word in words)
         if harmless:
             continue
