@@ -151,7 +151,7 @@ def behave(parts: list[str], found: list[Peer], lab: Engines, *, quick: bool) ->
                 "in mid-stream": behaviour.cancel_streaming(peer, lab, repeats=repeats),
             }
         if "failover" in parts:
-            faults = ("500",) if quick else behaviour.FAULTS
+            faults = ("500",) if quick else behaviour.FAULTS if ours else behaviour.FAULTS_OF_OTHERS
             one["lost_of_40"] = {fault: behaviour.lost(peer, lab, fault) for fault in faults}
             if ours:
                 one["used_again_s"] = {fault: behaviour.used_again_after_s(peer, lab, fault) for fault in faults}
