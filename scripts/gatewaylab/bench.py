@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import fcntl
 import json
 import os
 import sys
@@ -103,6 +104,19 @@ def before_other_work() -> str:
     except OSError:
         return "shared"
     return "realtime"
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Wait for another measurement of this checkout to end: two at once spoil each other."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "gateway.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            say("another bench-gateway is running: waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def takes_part(part: str, peer: Peer) -> bool:
@@ -213,6 +227,7 @@ def main(options: argparse.Namespace) -> int:
     try:
         build()
         with (
+            alone(ROOT / "build" / "bench"),
             tempfile.TemporaryDirectory(prefix="bench-gateway-") as name,
             engines(ports.engines, ports.control, core=lab_core, log=Path(name) / "engine.log") as lab,
             peers(ports, options, Path(name), core) as found,
