@@ -160,8 +160,8 @@ def _item(node: Node, *, indent: int) -> Iterator[str]:
         yield from _item(node.value, indent=indent)
         return
     why = ""
-    if isinstance(node, Said):
-        why, node = node.why, node.value
+    while isinstance(node, Said):
+        why, node = (f"{why}; {node.why}" if why else node.why), node.value
     if _is_collection(node):
         lines = _block(node, indent=indent + 2)
         leading: list[str] = []

@@ -98,3 +98,8 @@ def test_settings_are_named_by_their_place_with_value_and_reason() -> None:
 
 def test_documents_are_parted() -> None:
     assert list(yaml.safe_load_all(yaml_text({"a": 1}, {"b": 2}))) == [{"a": 1}, {"b": 2}]
+
+
+def test_two_reasons_for_one_item_are_both_told() -> None:
+    assert yaml_text({"a": [said(said(None, "inner"), "outer")]}) == "a:\n  - null  # outer; inner\n"
+    assert yaml.safe_load(yaml_text(said(said([said(said({"k": 1}, "x"), "y")], "a"), "b"))) == [{"k": 1}]
