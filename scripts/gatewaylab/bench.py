@@ -227,7 +227,7 @@ def main(options: argparse.Namespace) -> int:
     try:
         build()
         with (
-            alone(ROOT / "build" / "bench"),
+            contextlib.nullcontext() if options.quick else alone(ROOT / "build" / "bench"),
             tempfile.TemporaryDirectory(prefix="bench-gateway-") as name,
             engines(ports.engines, ports.control, core=lab_core, log=Path(name) / "engine.log") as lab,
             peers(ports, options, Path(name), core) as found,
