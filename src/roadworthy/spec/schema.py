@@ -236,8 +236,8 @@ WORKLOAD = Section(
             key="expert_skew",
             attribute="expert_skew",
             value=kinds.plain_number(least=0, most=2, example="0.5"),
-            doc="How unevenly the traffic uses a model's experts: the exponent of Zipf's law over them. `0` is even; at "
-            "the default the fullest of 32 expert-parallel ranks carries about twice the mean.",
+            doc="How unevenly the traffic uses a model's experts: the exponent of Zipf's law over them. `0` is even; "
+            "at the default the fullest of 32 expert-parallel ranks carries about twice the mean.",
         ),
     ),
 )
