@@ -160,7 +160,18 @@ def _without_unlisted(route: Route, data: bytes, error: Exception) -> tuple[byte
     dropped = tuple(sorted(pairs.keys() - route.fields))
     if not dropped:
         return data, ()
+    for name in dropped:
+        _check_python_reads(pairs[name])
     return _joined({name: raw for name, raw in pairs.items() if name in route.fields}), dropped
+
+
+def _check_python_reads(raw: Raw) -> None:
+    """Refuse a value, on its way out, that engines refuse and we would not: a number of thousands of digits. Without
+    it the body would mean something that its client's never did."""
+    try:
+        json.loads(bytes(raw))
+    except (ValueError, RecursionError) as error:
+        raise _not_json(error) from error
 
 
 def _joined(pairs: dict[str, Raw] | dict[str, bytes]) -> bytes:
