@@ -15,6 +15,8 @@ CAUSES = (
             sign("nccl.topology-unreadable", 0.3, "NCCL could not read the topology from {path}."),
             sign("numa.memory-remote", 0.65, "{remote} MB ({share}) of the worker for GPU {gpu} lie on NUMA node {there}, the GPU is on node {node}."),
             sign("numa.memory-spread", 0.3, "Memory of the workers is spread over nodes."),
+            sign("numa.all-on-one-node", 0.65, "Every worker is bound to the cores {cores} of one NUMA node although GPUs sit on several: memory is remote for the others (affinity)."),
+            sign("numa.process-on-one-node", 0.2, "All {mb} MB of a worker lie on NUMA node {node}."),
             sign("numa.unbound", 0.35, "The worker for GPU {gpu} may run on every core ({cores})."),
             sign("numa.device-apart", 0.6, "{device} is on NUMA node {node}, the other device is not."),
         ),

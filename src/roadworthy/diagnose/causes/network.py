@@ -32,6 +32,7 @@ CAUSES = (
         code="network-port-blocked", group="network", title="TCP between the ranks is blocked",
         tells="A firewall, security rule or middlebox rejects or expires sessions between ranks although the address is right (iptables or nft REJECT/DROP, security group, NetworkPolicy, idle time-out).",
         signs=(
+            sign("connect.selective", 0.7, "Port {open_port} of {address} answers, port {port} does not: the address is right, ports are filtered (firewall)."),
             sign("connect.blocked", 0.8, "A connection fails while a firewall rule rejects or expires such sessions."),
             sign("firewall.reject", 0.35, "The host filters incoming traffic: ports that are not listed are rejected (iptables)."),
             sign("firewall.blocked-log", 0.6, "The firewall logged the dropped packet from {source} to {destination}."),
@@ -117,6 +118,7 @@ CAUSES = (
             sign("qp.networks-differ", 0.45, "The queue pair joins {local} to {remote}, two networks (rails) without a route."),
             sign("mtu.differs", 0.6, "The MTU differs: {mtu} on one side, {other} on the other."),
             sign("mtu.too-long", 0.55, "A full-size packet does not pass: the MTU of the path is smaller."),
+            sign("mtu.large-messages-fail", 0.4, "Small messages pass and large ones fail."),
             sign("rdma.modify-qp-failed", 0.35, "ibv_modify_qp fails with {error}."),
             sign("env.NCCL_CROSS_NIC", 0.15),
             sign("rdma.completion-error", 0.2),
@@ -295,6 +297,7 @@ CAUSES = (
             sign("nvshmem.uar-register", 0.4, "Registering the doorbell page with CUDA fails: PeerMappingOverride or privileges are missing."),
             sign("nvshmem.transport-map", 0.4),
             sign("nvshmem.gdrcopy-missing", 0.35, "GDRCopy is not usable."),
+            sign("nvreg.missing", 0.4, "The driver option {option} is not set (EnableStreamMemOPs=1 and RegistryDwords PeerMappingOverride=1 are needed)."),
             sign("peermem.legacy", 0.35, "The legacy module nv_peer_mem is loaded instead of nvidia_peermem."),
             sign("k8s.unprivileged", 0.2),
             sign("deepep.timeout", 0.15),

@@ -326,6 +326,9 @@ def numa(book: ClueBook) -> Iterator[Clue]:
     for clue in book.all("numa.affinity"):
         if whole and clue.value("cores") not in whole and clue.value("cores").startswith("0-") and len(whole) > 1:
             yield derived(clue, "numa.unbound")
+    affinities = book.all("numa.affinity")
+    if len(affinities) >= 3 and len({clue.value("cores") for clue in affinities}) == 1 and len(set(home.values())) > 1:
+        yield derived(affinities[0], "numa.all-on-one-node", *book.all("numa.process-on-one-node")[:1])
     nics = {clue.value("nic") for clue in book.all("nccl.channel-gdr", "nccl.channel-no-gdr")}
     ranks = {clue.rank for clue in book.all("nccl.channel-gdr", "nccl.channel-no-gdr")}
     if len(ranks) >= 2 and len(nics) == 1:
@@ -379,14 +382,16 @@ def software(book: ClueBook) -> Iterator[Clue]:
         yield derived(fabric, "fabric.version-differs", driver, driver=driver.value("driver"))
     capability, archs = book.first("cuda.capability"), book.first("cuda.arch-list")
     if capability is not None and archs is not None:
-        name = f"sm_{capability.value('major')}{capability.value('minor')}"
+        major = capability.value("major") or capability.value("major2")
+        minor = capability.value("minor") or capability.value("minor2")
+        name = f"sm_{major}{minor}"
         if name not in archs.value("list"):
             yield derived(
                 capability,
                 "cuda.arch-not-built",
                 archs,
                 arch=name,
-                capability=f"{capability.value('major')}.{capability.value('minor')}",
+                capability=f"{major}.{minor}",
             )
     if driver is None or torch is None:
         return

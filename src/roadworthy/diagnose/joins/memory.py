@@ -150,4 +150,12 @@ def fabric(book: ClueBook) -> Iterator[Clue]:
         yield derived(first, "fabric.down")
 
 
-JOINS = (xids, fabric, out_of_memory, shared_memory, occupied, head_of_ray, disk)
+def visible_devices(book: ClueBook) -> Iterator[Clue]:
+    """``env.visible-devices-beyond``: an index above the GPUs that the same place lists."""
+    for clue in book.all("env.visible-devices"):
+        listed = {one.value("gpu") for one in book.all("gpu.listed") if one.host == clue.host}
+        if listed and max(map(int, clue.value("value").split(","))) >= len(listed):
+            yield derived(clue, "env.visible-devices-beyond", count=len(listed))
+
+
+JOINS = (visible_devices, xids, fabric, out_of_memory, shared_memory, occupied, head_of_ray, disk)

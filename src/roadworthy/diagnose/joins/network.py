@@ -79,9 +79,18 @@ def firewall(book: ClueBook) -> Iterator[Clue]:
         )
         if not _unreachable(clue.value("address"))
     ]  # fmt: skip
-    rules = book.all("firewall.reject", "firewall.blocked-log", "firewall.conntrack")
+    rules = book.all("firewall.reject", "firewall.zone", "firewall.blocked-log", "firewall.conntrack")
+    yield from _selective(book)
     if failed and rules:
         yield derived(failed[0], "connect.blocked", rules[0])
+
+
+def _selective(book: ClueBook) -> Iterator[Clue]:
+    """The same address answers on one port and not on another."""
+    opened = {clue.value("address") or clue.value("address2"): clue for clue in book.all("net.port-open")}
+    for clue in book.all("net.port-failed"):
+        if (good := opened.get(clue.value("address"))) is not None and "refused" not in clue.lines[0].text:
+            yield derived(clue, "connect.selective", good, open_port=good.value("port") or good.value("port2"))
 
 
 def gids(book: ClueBook) -> Iterator[Clue]:

@@ -169,7 +169,11 @@ def placement(document: Document) -> Iterator[Clue]:
         if found := re.match(r"^(?P<who>.*?GPU ?(?P<gpu>\d+).*?)\s+(?P<nodes>\d+\.\d+(?:\s+\d+\.\d+)+)\s*$", line.text):
             *nodes, _total = found["nodes"].split()
             yield document.clue("numa.process", line, gpu=found["gpu"], nodes=" ".join(nodes))
-        elif found := re.search(r"affinity list: (?P<cores>\d+-\d+|0x?\w+)", line.text):
+        elif found := re.match(r"^Total\s+(?P<nodes>\d+\.\d+(?:\s+\d+\.\d+)+)\s*$", line.text):
+            *nodes, whole = map(float, found["nodes"].split())
+            if len(nodes) > 1 and whole > 1000 and max(nodes) > 0.95 * whole:
+                yield document.clue("numa.process-on-one-node", line, node=nodes.index(max(nodes)), mb=f"{whole:.0f}")
+        elif found := re.search(r"affinity list: (?P<cores>\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*)", line.text):
             gpu = re.search(r"GPU ?(\d+)", line.text)
             yield document.clue("numa.affinity", line, cores=found["cores"], gpu=gpu.group(1) if gpu else "")
         elif (

@@ -224,14 +224,28 @@ def _below_most(document: Document, cells: list[tuple[float, str, str, Line]]) -
 
 def mtus(document: Document) -> Iterator[Clue]:
     """``mtu.interface`` of `ip link`, and ``mtu.too-long`` of a ping that may not be cut."""
+    uncut = False
     for line in document.numbered():
-        if found := re.match(r"^\d+: (?P<device>[\w.@-]+?)(?:@\S+)?: .*\bmtu (?P<mtu>\d+)", line.text):
-            yield document.clue("mtu.interface", line, **found.groupdict())
+        if re.search(r"ping\b.*-M do.*-s \d{4}|ping\b.*-s \d{4}.*-M do", line.text):
+            uncut = True
+        elif uncut and re.search(r"\b0 received|100% packet loss", line.text):
+            yield document.clue("mtu.too-long", line)
+            uncut = False
+        if re.match(r"^\s*\d{4,}\s+.*(?:completion with error|Failed status|failed)", line.text):
+            yield document.clue("mtu.large-messages-fail", line)
+        if found := re.match(
+            r"^(?:(?P<host>[\w.-]+): )?\d+: (?P<device>[\w.@-]+?)(?:@\S+)?: .*\bmtu (?P<mtu>\d+)", line.text
+        ):
+            yield document.clue("mtu.interface", line, device=found["device"], mtu=found["mtu"])
         elif re.search(r"[Mm]essage too long|[Ff]rag(?:mentation)? needed|local error: message", line.text):
             yield document.clue("mtu.too-long", line)
         elif found := re.search(r"active_mtu[:=\s]+(?P<mtu>\d+)", line.text):
             yield document.clue("mtu.active", line, **found.groupdict())
-        elif found := re.search(r"(?:switch|port|path)[\w\s./-]*mtu[:=\s]+(?P<mtu>\d+)", line.text, re.IGNORECASE):
+        elif found := re.search(
+            r"(?:switch|leaf|spine|tor|port|path|swp\d|Eth(?:ernet)?\d)[\w\s./:-]*mtu[:=\s]+(?P<mtu>\d+)",
+            line.text,
+            re.IGNORECASE,
+        ):
             yield document.clue("mtu.switch", line, **found.groupdict())
 
 

@@ -257,7 +257,19 @@ def pcie_links(document: Document, table: Table) -> Iterator[Clue]:
         yield document.clue("pcie.link", line, **values, pstate="")
 
 
-READERS = (pcie_links, sessions, imbalance, clocks_table, starvation)
+def compute_processes(document: Document, table: Table) -> Iterator[Clue]:
+    """``gpu.process`` of a query of compute apps, whatever the order of its columns."""
+    pid, memory, name = table.column(r"^pid"), table.column(r"used.*memory"), table.column(r"process_name|name")
+    if pid is None or memory is None:
+        return
+    for row, line in zip(table.rows, table.lines, strict=True):
+        used = number_of(row[memory])
+        if row[pid].isdigit() and used is not None:
+            who = row[name] if name is not None else ""
+            yield document.clue("gpu.process", line, gpu="", pid=row[pid], name=who, mib=f"{used:.0f}")
+
+
+READERS = (compute_processes, pcie_links, sessions, imbalance, clocks_table, starvation)
 
 METRIC = re.compile(
     r"^(?P<name>[A-Za-z_:][\w:]*)(?:\{(?P<labels>[^}]*)\})?\s+(?P<value>[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|NaN|\+?Inf))(?:\s+\d+)?\s*$"

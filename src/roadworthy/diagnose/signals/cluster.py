@@ -81,6 +81,9 @@ SIGNALS = (
     signal("clock.unsynchronised", "System clock synchronized: no | Not synchronised | Leap status     : Not | NTP service: inactive | unsynchronised", r"(?:synchronized: no|Not synchronised|NTP service: inactive|unsynchronised)"),
     # firewall
     signal("firewall.reject", "REJECT | reject with | DROP | drop", r"(?:^(?:\d+\s+)?(?:\S+\s+\S+\s+)?(?:REJECT|DROP)\s+(?:all|tcp|udp|\d+)\s|reject with (?P<with>\S+)|(?:policy|counter.*)\s+drop\b|\(policy (?:DROP|REJECT)|\bUFW BLOCK)"),
+    signal("firewall.zone", "target: | services: ", r"^\s*(?:target: (?:default|DROP|REJECT|%%REJECT%%)|services: (?!.*all).*\bssh\b)"),
+    signal("net.port-open", "succeeded! | open | Connected to", r"(?:Connection to (?P<address>[\w.:-]+) (?P<port>\d+) port .*succeeded|(?P<address2>[\d.]+)[: ](?P<port2>\d+)(?:/tcp)? +open\b)"),
+    signal("net.port-failed", "nc: | port | connect to", r"(?:connect to (?P<address>[\w.:-]+) port (?P<port>\d+).*(?:failed|refused|No route|timed out))"),
     signal("firewall.blocked-log", "[UFW BLOCK] | IN=eth | filter_IN | FINAL_REJECT", r"(?:UFW BLOCK|REJECT|DROP).*SRC=(?P<source>\S+) DST=(?P<destination>\S+)"),
     signal("firewall.conntrack", "nf_conntrack: table full | conntrack: table full | idle timeout | idle_timeout | idle time-out | nf_conntrack_tcp_timeout_established", r"(?P<what>.*)"),
 )  # fmt: skip

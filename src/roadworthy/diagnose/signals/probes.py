@@ -17,6 +17,8 @@ SIGNALS = (
     signal("rdma.dev-folder-missing", "/dev/infiniband", r"(?:cannot access|No such file|not found|does not exist|missing).*|/dev/infiniband.*(?:No such file|not found|does not exist|missing|absent)"),
     signal("dev.nvidia-missing", "/dev/nvidia", r"/dev/nvidia\S*'?.*(?:No such file|not found|does not exist)"),
     signal("env.visible-devices-empty", "VISIBLE_DEVICES", r"(?:CUDA|NVIDIA)_VISIBLE_DEVICES=(?P<value>(?:['\"]{2}|none|void|-1|NoDevFiles)?)\s*$"),
+    signal("env.visible-devices", "CUDA_VISIBLE_DEVICES=", r"CUDA_VISIBLE_DEVICES=['\"]?(?P<value>\d+(?:,\d+)*)['\"]?\s*$"),
+    signal("nvreg.missing", "EnableStreamMemOPs | RegistryDwords", r"(?P<option>EnableStreamMemOPs): 0|(?P<option2>RegistryDwords): \"\""),
     signal("env.HF_HUB_OFFLINE", "HF_HUB_OFFLINE", r"HF_HUB_OFFLINE=1"),
     signal("moe.balancedness-low", "balancedness | imbalance | Imbalance", r"(?:balancedness\D{0,12}(?P<ratio>0?\.[0-6]\d*)|(?:max|peak)\s?/\s?(?:mean|avg)\D{0,12}(?P<times>[2-9]\.?\d*))"),
     signal("counters.clean", "error counters | counters", r"(?:counters?|errors?).{0,40}(?:clean|zero|all 0|no errors|unchanged)"),
