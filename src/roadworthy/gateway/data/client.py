@@ -37,6 +37,9 @@ State = Literal["idle", "head", "body", "counted", "linger"]
 _NO_TRANSPORT = asyncio.Transport()
 """Stands where no connection has been made yet."""
 
+NOBODYS_PARSER = httptools.HttpRequestParser(object())
+"""Takes the place of an ended connection's own, which refers back to it: a cycle that only a collection would free."""
+
 LARGE_BYTES = 32 * 1024
 """Answers above it are written after their head instead of copied behind it."""
 
@@ -107,6 +110,7 @@ class ClientConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         self._plane.client_closed(self)
         self._gone()
+        self._parser = NOBODYS_PARSER
 
     def pause_writing(self) -> None:
         self._paused = True

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from roadworthy.gateway.data.stream import EventGate
     from roadworthy.gateway.endpoints import Endpoint
 
+NOBODYS_PARSER = httptools.HttpResponseParser(object())
+"""Takes the place of an ended connection's own, which refers back to it: a cycle that only a collection would free."""
+
 LARGE_BYTES = 16 * 1024
 """Bodies above it are sent beside their head instead of copied behind it."""
 
@@ -205,6 +208,7 @@ class EngineConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         exchange, self.exchange = self.exchange, None
         self._write = None
+        self._parser = NOBODYS_PARSER
         if exchange is None:
             if self in self.endpoint.idle:
                 self.endpoint.idle.remove(self)
