@@ -45,7 +45,7 @@ CAUSES = (
         ),
         against=(
             sign("connect.to-unreachable-address", 0.6), sign("bootstrap.local-interface", 0.6), sign("gloo.loopback-fallback", 0.7),
-            sign("link.module-event", 0.7), sign("grew.link_downed", 0.6), sign("link.down", 0.6), sign("k8s.liveness-failed", 0.5),
+            sign("link.module-event", 0.7), sign("grew.link_downed", 0.6), sign("link.lost", 0.6), sign("k8s.liveness-failed", 0.5),
         ),
         needs=("socket.*", "store.timeout", "connect.blocked", "firewall.blocked-log"),
         explains=("socket.*", "store.timeout", "collective.*", "engine.*"),
@@ -159,7 +159,7 @@ CAUSES = (
         signs=(
             sign("rdma.port-error-event", 0.65, "NCCL saw `{event}` on {device}."),
             sign("link.module-event", 0.55, "The kernel saw the cable of {bus} change ({what})."),
-            sign("link.down", 0.5, "The kernel saw a link go down."),
+            sign("link.lost", 0.5, "The kernel saw a link go down."),
             sign("grew.link_downed", 0.5, "link_downed stands at {value}."),
             sign("grew.link_error_recovery", 0.3),
             sign("grew.symbol_error", 0.4, "Symbol errors were counted ({by})."),
@@ -169,8 +169,8 @@ CAUSES = (
             sign("rdma.retry-exceeded", 0.25),
             sign("socket.no-route", 0.1),
         ),
-        against=(sign("gid.index-differs", 0.5), sign("rdma.gid-table-change", 0.5), sign("hca.list-malformed", 0.6), sign("roce.drops-without-pause", 0.6)),
-        needs=("rdma.port-error-event", "link.module-event", "link.down", "grew.link_downed", "grew.symbol_error", "grew.link_error_recovery"),
+        against=(sign("gid.index-differs", 0.5), sign("rdma.gid-table-change", 0.5), sign("hca.list-malformed", 0.6), sign("roce.drops-without-pause", 0.6), sign("counters.level", 0.6)),
+        needs=("rdma.port-error-event", "link.module-event", "link.lost", "grew.link_downed", "grew.symbol_error", "grew.link_error_recovery"),
         explains=("rdma.completion-error", "socket.*", "collective.*", "rdma.retry-exceeded", "rdma.modify-qp-failed"),
         beats=("network-port-blocked",),
         confirm="Read the counters twice (`grep . /sys/class/infiniband/*/ports/*/counters/link_downed`): they rise on one port at the time of the failure; dmesg names the module.",
@@ -269,7 +269,7 @@ CAUSES = (
         signs=(
             sign("rdma.no-device", 0.35, "NCCL finds no RDMA device (NET/IB : No device found)."),
             sign("rdma.host-has-hca", 0.5, "The host lists HCAs."),
-            sign("rdma.verbs-missing", 0.5, "libibverbs is missing in the image."),
+            sign("rdma.verbs-missing", 0.25, "libibverbs is missing in the image."),
             sign("rdma.dev-folder-missing", 0.4, "/dev/infiniband does not exist inside."),
             sign("env.NCCL_IB_HCA", 0.25, "NCCL_IB_HCA is set, so RDMA is expected."),
             sign("rdma.open-failed", 0.4, "The device {device} is seen in sysfs but cannot be opened."),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 from roadworthy.diagnose.joins.network import derived
 from roadworthy.diagnose.probes.tables import samples
@@ -36,9 +38,13 @@ def scrapes(book: ClueBook) -> Iterator[Clue]:
     groups: dict[str, list[tuple[Document, list[Sample]]]] = defaultdict(list)
     for document, some in scraped:
         groups[re.sub(r"\.?(?:t\d+|before|after|\d+)(?=\.|$)", "", document.file)].append((document, some))
+    judged: list[Clue] = []
     for group in groups.values():
         group.sort(key=lambda item: item[0].file)
-        yield from _judge(group)
+        judged += _judge(group)
+    none_here = any(clue.name == "cache.zero-hits" for clue in judged)
+    for clue in judged:  # another model hits on the same traffic: that speaks for the one that does not
+        yield derived(clue, "cache.other-model-hits") if none_here and clue.name == "cache.good-hits" else clue
 
 
 def _total(some: list[Sample], name: str, label: str = "") -> float | None:
@@ -148,6 +154,14 @@ def statistics(book: ClueBook) -> Iterator[Clue]:
         busy = [float(clue.value("prompt_per_s", "0")) for clue in some]
         if hits and hits[-1] < 2.0 and max(busy, default=0) > 1000:
             yield derived(last, "cache.few-hits-in-log", share=f"{hits[-1]:g} %")
+        prefilling = [one for one in some if _rate(one, "prompt_per_s") > 500 and _rate(one, "output_per_s") < 3]
+        decoding = [one for one in some if _rate(one, "prompt_per_s") < 50 and _rate(one, "output_per_s") > 10]
+        if prefilling and decoding and int(prefilling[0].value("running", "0")) >= 2 and usage < 90:
+            yield derived(
+                prefilling[0], "decode.starved-by-prefill", decoding[0],
+                during=f"{prefilling[0].value('output_per_s')} tokens/s",
+                without=f"{decoding[0].value('output_per_s')} tokens/s",
+            )  # fmt: skip
         stalled = [
             clue
             for clue in some
@@ -157,6 +171,67 @@ def statistics(book: ClueBook) -> Iterator[Clue]:
         ]
         if len(stalled) >= 2:
             yield derived(stalled[0], "engine.stalled")
+
+
+def _rate(clue: Clue, key: str) -> float:
+    return float(clue.value(key, "0"))
+
+
+def requests_side_by_side(book: ClueBook) -> Iterator[Clue]:
+    """Captured requests of one client: tools in another order, or another system prompt, is another prefix."""
+    bodies: list[tuple[Document, dict[str, Any]]] = []
+    for document in book.documents:
+        if document.text.lstrip().startswith("{") and '"messages"' in document.text:
+            try:
+                body = json.loads(document.text)
+            except ValueError:
+                continue
+            if isinstance(body, dict):
+                bodies.append((document, body))
+    for (one, first), (other, second) in pairwise(bodies):
+        tools = [_names(body.get("tools")) for body in (first, second)]
+        if tools[0] and tools[0] != tools[1] and sorted(tools[0]) == sorted(tools[1]):
+            yield one.clue(
+                "prompt.tools-reordered",
+                one.line(1),
+                other.line(1),
+                first=", ".join(tools[0]),
+                second=", ".join(tools[1]),
+            )
+        heads = [str(next(iter(body.get("messages") or ()), "")) for body in (first, second)]
+        if heads[0] != heads[1] and heads[0][:40] == heads[1][:40]:
+            yield one.clue("prompt.changing-head", one.line(1), other.line(1))
+
+
+def _names(tools: object) -> list[str]:
+    functions = (
+        [tool.get("function", tool) for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
+    )
+    return [str(function.get("name")) for function in functions if isinstance(function, dict)]
+
+
+CACHED_ANSWER = re.compile(
+    r"cached_tokens[=: ]+(?P<count>\d+).*?(?:answer|output|text)[=: ]+[\"'](?P<answer>[^\"']{3,})"
+)
+
+
+def answers_by_cache(book: ClueBook) -> Iterator[Clue]:
+    """``output.changes-after-hit``: one prompt, sent again, answers otherwise when tokens came from the cache."""
+    for document in book.documents:
+        fresh: set[str] = set()
+        cached: dict[str, Line] = {}
+        for line in document.numbered():
+            found = re.search(
+                r"cached_tokens[=: ]+(?P<count>\d+).*?(?:answer|output|text)[=: ]+[\"'](?P<answer>[^\"']{3,})",
+                line.text,
+            )
+            if found and found["count"] == "0":
+                fresh.add(found["answer"])
+            elif found:
+                cached[found["answer"]] = line
+        odd = [line for answer, line in cached.items() if answer not in fresh]
+        if fresh and odd:
+            yield document.clue("output.changes-after-hit", odd[0], hit="another text", miss="the same text each time")
 
 
 def hybrids(book: ClueBook) -> Iterator[Clue]:
@@ -494,7 +569,7 @@ def watchdogs(book: ClueBook) -> Iterator[Clue]:
 
 
 JOINS = (
-    scrapes, streams,
+    requests_side_by_side, answers_by_cache, scrapes, streams,
     statistics, hybrids, eval_collapse, processor, pcie, numa, software, ray_resources, clock_hosts, weights,
     watchdogs,
 )  # fmt: skip

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from roadworthy.diagnose.values import ClueBook
 
+BOOT_S = 90.0
+"""Seconds of the kernel's clock in which drivers bring links up."""
+
 ONE_READING_LEAST = 3
 """A counter read once says that something happened since boot; once or twice is a cable that was plugged in."""
 
@@ -287,10 +290,19 @@ def counter_growth(book: ClueBook) -> Iterator[Clue]:
             by_place[clue.host, clue.value("device")].append(clue)
         for some in by_place.values():
             first, last = int(some[0].value("value")), int(some[-1].value("value"))
+            if len(some) > 1 and last == first and name in ("counter.link_downed", "counter.symbol_error"):
+                yield derived(some[-1], "counters.level", some[0])
             if len(some) == 1 and last >= ONE_READING_LEAST:
                 yield derived(some[0], f"grew.{name[8:]}", by=last)
             elif len(some) > 1 and last > first:
                 yield derived(some[-1], f"grew.{name[8:]}", some[0], by=last - first)
+
+
+def links(book: ClueBook) -> Iterator[Clue]:
+    """``link.lost``: a link that went down after the host had started; at boot every link goes down and up."""
+    for clue in book.all("link.down"):
+        if clue.time_s is None or not clue.lines[0].text.lstrip().startswith("[") or clue.time_s > BOOT_S:
+            yield derived(clue, "link.lost")
 
 
 def congestion(book: ClueBook) -> Iterator[Clue]:
@@ -370,4 +382,4 @@ def hcas_on_the_host(book: ClueBook) -> Iterator[Clue]:
         yield derived(shown[0], "rdma.host-has-hca")
 
 
-JOINS = (bootstrap, firewall, gids, devices, rates, counter_growth, congestion, mtu, gdr, hcas_on_the_host)
+JOINS = (links, bootstrap, firewall, gids, devices, rates, counter_growth, congestion, mtu, gdr, hcas_on_the_host)

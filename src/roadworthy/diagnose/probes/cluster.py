@@ -92,6 +92,8 @@ def ray_status(document: Document) -> Iterator[Clue]:
             yield document.clue("ray.demand", line, gpus=f"{gpus:g}", resources=",".join(sorted(set(other))))
         elif found := re.match(r"^\s*\w+\s+(?P<address>\d+\.\d+\.\d+\.\d+)\s+(?:True|ALIVE)", line.text):
             yield document.clue("ray.node-address", line, address=found["address"])
+        if found := re.match(r"^\s*['\"]?node:(?P<address>\d+\.\d+\.\d+\.\d+)['\"]?: 1\.0", line.text):
+            yield document.clue("ray.node-address", line, address=found["address"])
         if found := re.search(r"\bALIVE\b.*?(?P<address>\d+\.\d+\.\d+\.\d+)", line.text):
             yield document.clue("ray.node-address", line, address=found["address"])
 

@@ -269,7 +269,42 @@ def compute_processes(document: Document, table: Table) -> Iterator[Clue]:
             yield document.clue("gpu.process", line, gpu="", pid=row[pid], name=who, mib=f"{used:.0f}")
 
 
-READERS = (compute_processes, pcie_links, sessions, imbalance, clocks_table, starvation)
+def streams(document: Document, table: Table) -> Iterator[Clue]:
+    """The same stream direct and through something: first token late and the rest at once is ``stream.burst``."""
+    ttft, itl = table.column(r"ttft|first"), table.column(r"mean_itl|itl|inter|tpot")
+    if ttft is None or itl is None:
+        return
+    direct = next(
+        (number for number, row in enumerate(table.rows) if re.search(r"direct|engine|none", row[0], re.IGNORECASE)),
+        None,
+    )
+    if direct is None:
+        return
+    late, gap = number_of(table.rows[direct][ttft]), number_of(table.rows[direct][itl])
+    for row, line in zip(table.rows, table.lines, strict=True):
+        other, other_gap = number_of(row[ttft]), number_of(row[itl])
+        if late and gap and other is not None and other_gap is not None and other > 3 * late and other_gap < 0.2 * gap:
+            yield document.clue("stream.burst", line, events="all")
+            yield document.clue("stream.steady", table.lines[direct])
+
+
+def cache_scores(document: Document, table: Table) -> Iterator[Clue]:
+    """Runs with and without prefix caching: ``eval.worse-with-cache`` where hits cost accuracy."""
+    score = table.column(r"accuracy|exact|score|pass@|acc$")
+    caching = table.column(r"prefix.*cach|cach.*(?:on|enabled|mode)|^cach\w*$|prefix")
+    if score is None or caching is None:
+        return
+    on: list[tuple[float, Line]] = []
+    off: list[tuple[float, Line]] = []
+    for row, value, line in zip(table.rows, table.numbers(score), table.lines, strict=True):
+        if value is not None:
+            (off if re.match(r"off|false|no|0|disabled", row[caching], re.IGNORECASE) else on).append((value, line))
+    if on and off and min(value for value, _ in on) < 0.85 * max(value for value, _ in off):
+        worst, best = min(on, key=lambda item: item[0]), max(off, key=lambda item: item[0])
+        yield document.clue("eval.worse-with-cache", worst[1], best[1], on=f"{worst[0]:g}", off=f"{best[0]:g}")
+
+
+READERS = (streams, cache_scores, compute_processes, pcie_links, sessions, imbalance, clocks_table, starvation)
 
 METRIC = re.compile(
     r"^(?P<name>[A-Za-z_:][\w:]*)(?:\{(?P<labels>[^}]*)\})?\s+(?P<value>[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|NaN|\+?Inf))(?:\s+\d+)?\s*$"
