@@ -12,7 +12,7 @@ from roadworthy.diagnose.causes import CAUSES
 from roadworthy.diagnose.examine import examine
 
 DOCTOR = Path(__file__).parents[2] / "data" / "doctor"
-CASES = sorted(DOCTOR.glob("cases/*.yaml"))
+CASES = sorted([*DOCTOR.glob("cases/*.yaml"), *DOCTOR.glob("reports/*.yaml")])
 
 
 def case_of(path: Path) -> dict[str, Any]:

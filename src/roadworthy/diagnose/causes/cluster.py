@@ -160,7 +160,7 @@ CAUSES = (
     ),
     Cause(
         code="k8s-gpu-unschedulable", group="kubernetes", title="The pod finds no GPUs",
-        tells="The scheduler finds no node with the GPUs, taints or topology that the pod asks for (Pending, FailedScheduling).",
+        tells="The scheduler finds no node with the GPUs, taints or topology that the pod asks for (Pending, FailedScheduling): they are taken, tainted, or not allocatable because the device plugin does not register them.",
         signs=(
             sign("k8s.insufficient-gpu", 0.8, "{resource} is insufficient on {nodes} nodes."),
             sign("k8s.failed-scheduling", 0.4, "{why}"),

@@ -269,7 +269,7 @@ CAUSES = (
     ),
     Cause(
         code="hybrid-state-cache-miss", group="engine-sched", title="A hybrid model has no state to resume from",
-        tells="The model is a hybrid with recurrent (linear attention, Mamba) layers: KV blocks may be cached but no state checkpoint is, so every prefix is prefilled again; the output stays right.",
+        tells="The model is a hybrid with recurrent (linear attention, Mamba) layers: KV blocks may be cached but no state checkpoint is (or its block size is longer than the shared prefix), so every prefix is prefilled again; the output stays right.",
         signs=(
             sign("hybrid.no-state", 0.75, "The engine finds no state checkpoint for a cached prefix."),
             sign("cache.zero-hits", 0.35, "Not one of {queries} looked-up tokens hit."),
