@@ -77,7 +77,7 @@ CAUSES = (
             sign("ray.object-store-not-shm", 0.75, "Ray moved its object store off /dev/shm, which has {bytes} bytes."),
             sign("process.no-space-shm", 0.3), sign("process.bus-error", 0.3, "A process died of a bus error: it touched a page that shared memory could not give."),
         ),
-        against=(sign("shm.full", 0.7), sign("shm.files", 0.5), sign("shm.roomy", 0.7)),
+        against=(sign("shm.full", 0.7), sign("shm.files", 0.2), sign("shm.roomy", 0.7)),
         needs=("shm.nccl-create-failed", "shm.small", "ray.object-store-not-shm", "process.bus-error", "process.no-space-shm"),
         explains=("collective.*", "nccl.*", "process.no-space", "process.no-space-shm", "process.bus-error", "k8s.crash-loop", "engine.*", "rdma.no-device"),
         beats=("peer-rank-crash", "disk-full"),

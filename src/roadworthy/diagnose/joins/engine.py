@@ -121,7 +121,8 @@ def _experts(document: Document, last: list[Sample]) -> Iterator[Clue]:
     load = [
         one
         for one in last
-        if re.search(r"expert.*(?:load|token|count)|tokens_per_(?:expert|rank)|eplb", one.name) and one.labels
+        if re.search(r"expert.*(?:load|token|count)|tokens_per_(?:expert|rank)|rank.*tokens|eplb", one.name)
+        and one.labels
     ]
     if len(load) >= 3:
         top = max(load, key=lambda one: one.value)

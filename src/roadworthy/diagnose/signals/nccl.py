@@ -78,7 +78,7 @@ SIGNALS = (
            r"(?:mismatch|different link|Attempted to connect)"),
     # shared memory
     signal("shm.nccl-create-failed", "failed to extend /dev/shm | creating shared memory segment",
-           r"(?P<path>/dev/shm/[\w.-]+)(?:.*?(?:to|size) (?P<bytes>\d+))?"),
+           r"(?P<path>/dev/shm/[\w.-]+|nccl-[\w-]+)(?:.*?(?:to|size) (?P<bytes>\d+))?"),
     signal("shm.attach-failed", "attaching to shared memory segment", r"attaching to shared memory segment (?P<path>\S+)"),
     # library
     signal("nccl.version", "NCCL version", r"NCCL version (?P<version>\d+\.\d+(?:\.\d+)?)(?:\+cuda(?P<cuda>[\d.]+))?"),
