@@ -272,6 +272,7 @@ CAUSES = (
         tells="The model is a hybrid with recurrent (linear attention, Mamba) layers: KV blocks may be cached but no state checkpoint is (or its block size is longer than the shared prefix), so every prefix is prefilled again; the output stays right.",
         signs=(
             sign("hybrid.no-state", 0.75, "The engine finds no state checkpoint for a cached prefix."),
+            sign("hybrid.known-not-reused", 0.6, "{known} tokens of the prompt are known and none is reused."),
             sign("cache.zero-hits", 0.35, "Not one of {queries} looked-up tokens hit."),
             sign("cache.other-model-hits", 0.3, "Another model hits on such traffic ({share})."),
             sign("model.hybrid", 0.35, "The model is a hybrid (linear attention or Mamba layers)."),

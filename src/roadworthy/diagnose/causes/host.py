@@ -11,6 +11,7 @@ CAUSES = (
         signs=(
             sign("topo.flat", 0.6, "The topology is flat: every GPU-NIC pair shows PHB on one NUMA node, as in a virtual machine that hides it."),
             sign("topo.all-far", 0.55, "Every GPU-NIC pair is SYS: each transfer crosses sockets."),
+            sign("nic.far-from-gpu", 0.6, "GPU {gpu} sends through {device}, which is SYS (across sockets), although {nearer} is nearer."),
             sign("nic.one-for-all", 0.35, "All ranks send through one NIC (NET/IB/{nic})."),
             sign("nccl.topology-unreadable", 0.3, "NCCL could not read the topology from {path}."),
             sign("numa.memory-remote", 0.65, "{remote} MB ({share}) of the worker for GPU {gpu} lie on NUMA node {there}, the GPU is on node {node}."),
@@ -21,7 +22,7 @@ CAUSES = (
             sign("numa.device-apart", 0.6, "{device} is on NUMA node {node}, the other device is not."),
         ),
         against=(sign("rdma.gdr-disabled", 0.4), sign("acs.redirect", 0.5), sign("cpu.throttled", 0.5), sign("rate.below-plan", 0.5)),
-        needs=("topo.*", "numa.*", "nic.one-for-all"),
+        needs=("topo.*", "numa.*", "nic.*"),
         confirm="Compare the NIC that each rank chose with `nvidia-smi topo -m`, and `numastat -p PID` with the GPU's NUMA node; measure before and after binding.",
         remedy="Bind at process start: --numa-bind (vLLM, mp only) or numactl --cpunodebind=N --membind=N for each rank, N the GPU's node; not one numactl around the whole server. In a VM expose NUMA to the guest (vCPU pinning, one virtual node a socket) and give NCCL_TOPO_FILE with the real topology. CPU binding alone often gains little.",
         risk="--membind on a full node runs out of memory there; prefer --preferred for large host caches.", severity="warning",

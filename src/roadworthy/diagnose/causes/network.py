@@ -87,6 +87,7 @@ CAUSES = (
         tells="NCCL_IB_HCA selects devices that are not on the compute fabric, cannot be opened, or pair up in another order on the peer.",
         signs=(
             sign("hca.list-malformed", 0.7, "NCCL_IB_HCA is {value}: one leading ^ excludes the whole list, a ^ inside it does not."),
+            sign("hca.other-network", 0.7, "{device} is a {role} port on {node}; the ports of the fabric are {fabric}."),
             sign("hca.excluded-still-used", 0.65, "Devices that should be excluded take part: {still}."),
             sign("hca.mixed-link-layers", 0.5, "The set mixes {kinds} ports: management NICs are among them."),
             sign("hca.order-differs", 0.5, "The hosts list their devices differently: {hosts}."),
@@ -142,6 +143,7 @@ CAUSES = (
         tells="A port or cable negotiated a lower rate or width than planned, so bandwidth is near the lower rate.",
         signs=(
             sign("rate.below-plan", 0.85, "{devices} runs at {rate} Gb/s where {wanted} is planned."),
+            sign("rate.below-possible", 0.8, "A port runs at {rate} Gb/s, although both ends could do {wanted} Gb/s."),
             sign("rate.below-peers", 0.6, "{devices} runs at {rate} Gb/s while its peers run at {wanted} Gb/s."),
             sign("nccl.bus-bandwidth", 0.1),
         ),

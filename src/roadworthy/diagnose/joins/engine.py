@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from roadworthy.diagnose.joins.network import derived
-from roadworthy.diagnose.probes.tables import samples
+from roadworthy.diagnose.probes.tables import reasons_of, samples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,6 +88,7 @@ def _judge(group: list[tuple[Document, list[Sample]]]) -> Iterator[Clue]:
         yield document.clue("requests.aborted", where, count=f"{aborted:g}")
     yield from _hits(document, first, last)
     yield from _experts(document, last)
+    yield from _clocks(document, last)
 
 
 def _hits(document: Document, first: list[Sample], last: list[Sample]) -> Iterator[Clue]:
@@ -115,6 +116,29 @@ def _hits(document: Document, first: list[Sample], last: list[Sample]) -> Iterat
         )
     elif hits > 0.3 * queries:
         yield document.clue("cache.good-hits", line, share=f"{hits / queries:.0%}")
+
+
+def _clocks(document: Document, last: list[Sample]) -> Iterator[Clue]:
+    """``clocks.fell`` of the GPU exporter: far below its peers while a hardware or thermal reason is set."""
+    clocks = {one.labels.split(",")[0]: one for one in last if one.name == "DCGM_FI_DEV_SM_CLOCK"}
+    reasons = {
+        one.labels.split(",")[0]: one
+        for one in last
+        if one.name in ("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS")
+    }
+    for gpu, clock in clocks.items():
+        peers = sorted(one.value for other, one in clocks.items() if other != gpu)
+        reason = reasons.get(gpu)
+        held = (
+            [name for name in reasons_of(int(reason.value)) if name not in ("idle", "sw-power-cap")] if reason else []
+        )
+        if peers and reason is not None and held and clock.value < 0.8 * peers[len(peers) // 2]:
+            yield document.clue(
+                "clocks.fell", clock.line, reason.line, mhz=f"{clock.value:g}", high=f"{peers[len(peers) // 2]:g}",
+                who=gpu.replace('"', "").replace("=", " "), power="", limit="",
+            )  # fmt: skip
+            for name in held:
+                yield document.clue(f"clocks.{name}", reason.line, gpu=gpu, reason=name.replace("-", " "))
 
 
 def _experts(document: Document, last: list[Sample]) -> Iterator[Clue]:
@@ -242,13 +266,19 @@ def hybrids(book: ClueBook) -> Iterator[Clue]:
             if HYBRID.search(line.text) and len(line.text) < 400 and "disk" not in line.text:
                 yield document.clue("model.hybrid", line)
                 break
+    known = book.first("cache.known-not-reused")
+    if known is not None and any(HYBRID_LAYERS.search(document.text) for document in book.documents):
+        yield derived(known, "hybrid.known-not-reused")
     for document in book.documents:
         yield from _prompts(document)
 
 
+HYBRID_LAYERS = re.compile(
+    r"linear[-_ ]attention|not trimmable|ArraysCache|MambaCache|SSM|recurrent|DeltaNet", re.IGNORECASE
+)
 TIME_IN_PROMPT = re.compile(
-    r"(?:[Cc]urrent (?:[Tt]ime|[Dd]ate)|[Tt]imestamp|[Tt]oday is|nonce|request[_ ]id|uuid|[Nn]ow:|session[_ ]id|"
-    r"trace[_ ]id|tool[_ ]order|shuffl)"
+    r"(?:[Cc]urrent (?:system |local )?(?:[Tt]ime|[Dd]ate)|[Tt]imestamp|[Tt]oday is|nonce|request[_ ]id|uuid|[Nn]ow:|"
+    r"session[_ ]id|trace[_ ]id|tool[_ ]order|shuffl)"
 )
 
 
@@ -409,11 +439,37 @@ def numa(book: ClueBook) -> Iterator[Clue]:
     ranks = {clue.rank for clue in book.all("nccl.channel-gdr", "nccl.channel-no-gdr")}
     if len(ranks) >= 2 and len(nics) == 1:
         yield derived(book.all("nccl.channel-gdr", "nccl.channel-no-gdr")[0], "nic.one-for-all", nic=next(iter(nics)))
+    yield from _far_nics(book)
     nodes_of = {clue.value("device").lower().replace(" ", ""): clue for clue in book.all("numa.device")}
     gpus = [clue for name, clue in nodes_of.items() if name.startswith("gpu")]
     others = [clue for name, clue in nodes_of.items() if not name.startswith("gpu")]
     if gpus and others and {c.value("node") for c in gpus}.isdisjoint({c.value("node") for c in others}):
         yield derived(gpus[0], "numa.device-apart", others[0])
+
+
+NEAR = ("PIX", "PXB", "PHB", "NODE")
+
+
+def _far_nics(book: ClueBook) -> Iterator[Clue]:
+    """``nic.far-from-gpu``: a rank sends through a NIC across the socket link although its GPU has a nearer one."""
+    links = {(clue.value("gpu"), clue.value("nic")): clue for clue in book.all("topo.nic")}
+    legend = {clue.value("device"): clue.value("nic") for clue in book.all("topo.legend")}
+    lists = {clue.host: clue for clue in book.all("rdma.devices-used")}
+    for channel in book.all("nccl.channel-gdr", "nccl.channel-no-gdr"):
+        used = lists.get(channel.host)
+        if used is None or channel.rank is None:
+            continue
+        names = re.findall(r"\[\d+\](\w+):\d+/", used.value("devices"))
+        index = int(channel.value("nic"))
+        name = names[index] if index < len(names) else ""
+        column = legend.get(name, name)
+        link = links.get((str(channel.rank), column))
+        nearer = [nic for (gpu, nic), clue in links.items() if gpu == str(channel.rank) and clue.value("link") in NEAR]
+        if link is not None and link.value("link") == "SYS" and nearer:
+            yield derived(
+                channel, "nic.far-from-gpu", link, gpu=channel.rank, device=name, nearer=", ".join(sorted(nearer))
+            )  # fmt: skip
+            return
 
 
 def software(book: ClueBook) -> Iterator[Clue]:

@@ -125,6 +125,16 @@ def gids(book: ClueBook) -> Iterator[Clue]:
                     index=index,
                     node=host or "",
                 )
+    for chosen in book.all("rdma.gid-selected"):
+        named = rows.get((chosen.host, chosen.value("device")), {}).get(chosen.value("index"))
+        named = named or rows.get((None, chosen.value("device")), {}).get(chosen.value("index"))
+        if named is not None and named.value("kind") != "routable":
+            table = rows[named.host, named.value("device")]
+            good = [row.value("index") for row in table.values() if row.value("kind") == "routable"]
+            kind, device = named.value("kind"), named.value("device")
+            yield derived(
+                chosen, "gid.index-not-routable", named, device=device, good=",".join(good), kind=kind
+            )  # fmt: skip
     yield from _differing_indices(book, rows)
     for clue in book.all("rdma.modify-qp-failed"):
         if clue.value("local_gid").startswith("fe80") or clue.value("remote_gid").startswith("fe80"):
@@ -163,6 +173,8 @@ def devices(book: ClueBook) -> Iterator[Clue]:
         if value.count("^") > 1 or ("^" in value and not value.startswith("^")):
             yield derived(setting, "hca.list-malformed")
         names = [re.sub(r":\d+$", "", name.lstrip("^=")) for name in value.split(",") if name]
+        if "^" not in value:
+            yield from _other_networks(book, setting, names)
         for used in book.all("rdma.devices-used"):
             if setting.host and used.host and setting.host != used.host:
                 continue
@@ -187,6 +199,24 @@ def devices(book: ClueBook) -> Iterator[Clue]:
             hosts="; ".join(f"{host}: {' '.join(order)}" for host, order in orders.items()),
         )
     yield from _wrong_pairs(book)
+
+
+FABRIC_ROLES = ("fabric", "compute")
+
+
+def _other_networks(book: ClueBook, setting: Clue, names: list[str]) -> Iterator[Clue]:
+    """``hca.other-network``: a name of the list is a port of another network on one of the hosts."""
+    roles = [role for role in book.all("port.role") if setting.host in (None, role.host)]
+    for role in roles:
+        if role.value("device") not in names or role.value("role") in FABRIC_ROLES:
+            continue
+        here = [one for one in roles if one.host == role.host and one.value("role") in FABRIC_ROLES]
+        if here:
+            fabric = ", ".join(one.value("device") for one in here)
+            yield derived(
+                setting, "hca.other-network", role, device=role.value("device"), role=role.value("role"),
+                node=role.host or "this node", fabric=fabric,
+            )  # fmt: skip
 
 
 def _used(clue: Clue) -> list[tuple[str, str]]:

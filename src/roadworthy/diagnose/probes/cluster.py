@@ -92,7 +92,9 @@ def ray_status(document: Document) -> Iterator[Clue]:
             yield document.clue("ray.demand", line, gpus=f"{gpus:g}", resources=",".join(sorted(set(other))))
         elif found := re.match(r"^\s*\w+\s+(?P<address>\d+\.\d+\.\d+\.\d+)\s+(?:True|ALIVE)", line.text):
             yield document.clue("ray.node-address", line, address=found["address"])
-        if found := re.match(r"^\s*['\"]?node:(?P<address>\d+\.\d+\.\d+\.\d+)['\"]?: 1\.0", line.text):
+        if (found := re.match(r"^\s*['\"]?node:(?P<address>\d+\.\d+\.\d+\.\d+)['\"]?: 1\.0", line.text)) or (
+            found := re.search(r"\bALIVE\b.*\bnode:(?P<address>[A-Za-z][\w.-]*): 1\.0", line.text)
+        ):
             yield document.clue("ray.node-address", line, address=found["address"])
         if found := re.search(r"\bALIVE\b.*?(?P<address>\d+\.\d+\.\d+\.\d+)", line.text):
             yield document.clue("ray.node-address", line, address=found["address"])
@@ -134,6 +136,19 @@ def file_sizes(document: Document) -> Iterator[Clue]:
             yield document.clue("weights.odd-size", line, name=name, size=size, usual=usual)
 
 
+KERNEL_CACHE = re.compile(
+    r"(?P<path>\S*(?:deep_gemm|triton|flashinfer|inductor|torch_compile|torch_extensions|tvm|vllm|jit|\.nv/ComputeCache)"
+    r"\S*)\s+(?:0|0B|4\.0K)\s*$"
+)
+
+
+def kernel_caches(document: Document) -> Iterator[Clue]:
+    """``jit.empty-cache``: `du` says that the folder of compiled kernels holds nothing."""
+    for line in document.numbered():
+        if "cache" in line.text.lower() and (found := KERNEL_CACHE.search(line.text)):
+            yield document.clue("jit.empty-cache", line, path=found["path"])
+
+
 def proxies(document: Document) -> Iterator[Clue]:
     """A reverse proxy's configuration, and streams timed direct and through it."""
     text = document.text
@@ -169,4 +184,4 @@ def _stream_times(document: Document) -> Iterator[Clue]:
             yield document.clue("stream.steady", last)
 
 
-PROBES = (pods, nodes, ray_status, packages, file_sizes, proxies)
+PROBES = (pods, nodes, ray_status, packages, file_sizes, kernel_caches, proxies)

@@ -143,6 +143,9 @@ def topology(document: Document) -> Iterator[Clue]:
             yield document.clue(
                 "topo.gpu", line, gpu=name[3:], cores=values.get("CPU Affinity", ""), numa=values.get("NUMA Affinity", "")
             )  # fmt: skip
+    for line in document.numbered():
+        if found := re.match(r"^\s*(?P<nic>NIC\d+):\s*(?P<device>\w+)\s*$", line.text):
+            yield document.clue("topo.legend", line, **found.groupdict())
     yield from _flatness(document, links, {cells[-1] for _, name, cells in rows if name.startswith("GPU")})
 
 

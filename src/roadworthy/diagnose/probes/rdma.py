@@ -18,6 +18,8 @@ GID_ROW = re.compile(
 GID_SYSFS = re.compile(
     r"infiniband/(?P<device>\w+)/ports/(?P<port>\d+)/(?P<what>gids|gid_attrs/types|gid_attrs/ndevs)/(?P<index>\d+)[: \t=]+(?P<value>.+)$"
 )
+GID_BARE = re.compile(r"^\s*(?P<index>\d{1,3})\s+(?P<gid>(?:[0-9a-fA-F]{4}:){7}[0-9a-fA-F]{4})(?:\s+(?P<version>.+))?$")
+GID_FOLDER = re.compile(r"infiniband/(?P<device>\w+)/ports/(?P<port>\d+)")
 GID_LIST = re.compile(r"^(?P<host>[a-zA-Z][\w.-]*\d[\w.-]*)[\s:=]+(?:gid[_ ]?index[\s:=]+)?(?P<index>\d{1,3})\s*$")
 
 
@@ -26,10 +28,19 @@ def gid_tables(document: Document) -> Iterator[Clue]:
     types: dict[tuple[str, str], tuple[str, Line]] = {}
     gids: dict[tuple[str, str], tuple[str, Line]] = {}
     lists = "gid" in (document.file + document.text[:400]).lower()
+    folder: re.Match[str] | None = None
     for line in document.numbered():
+        folder = GID_FOLDER.search(line.text) or folder
         if found := GID_ROW.match(line.text):
             row = {key: value or "" for key, value in found.groupdict().items()}
             yield document.clue("gid.row", line, **row, kind=gid_kind(row["gid"], row["version"]))
+        elif (found := GID_BARE.match(line.text)) and set(found["gid"]) - set("0:"):
+            version = "v2" if "v2" in (found["version"] or "").lower() else "v1"
+            yield document.clue(
+                "gid.row", line, device=folder["device"] if folder else "", port=folder["port"] if folder else "1",
+                index=found["index"], gid=found["gid"], ipv4="", version=version, netdev="",
+                kind=gid_kind(found["gid"], version),
+            )  # fmt: skip
         elif found := GID_SYSFS.search(line.text):
             key = (found["device"], found["index"])
             (gids if found["what"] == "gids" else types)[key] = (found["value"].strip(), line)
@@ -92,6 +103,17 @@ def port_states(document: Document) -> Iterator[Clue]:
             )
         ):  # rdma link
             yield document.clue("port.state", line, **found.groupdict())
+
+
+def port_roles(document: Document) -> Iterator[Clue]:
+    """``port.role``: a listed port whose remark says what its network is for."""
+    for line in document.numbered():
+        if found := re.match(
+            r"^\s*(?:link )?(?P<device>(?:mlx5|bnxt_re|irdma|ionic|rocep)\w*?)(?:/\d+)?\s.*#.*?"
+            r"\b(?P<role>fabric|compute|storage|management|mgmt|oob|bmc|in-band)\b",
+            line.text, re.IGNORECASE,
+        ):  # fmt: skip
+            yield document.clue("port.role", line, device=found["device"], role=found["role"].lower())
 
 
 PORT_FIELDS = (
@@ -195,7 +217,7 @@ def _slow_pairs(document: Document, names: list[str], rows: list[Line]) -> Itera
 
 PAIR = re.compile(
     r"^\W*(?P<one>(?:[A-Za-z][\w.-]*?)?\d+)\s*(?:<->|<=>|->|--|-|,| to | and |\s)\s*(?P<two>(?:[A-Za-z][\w.-]*?)?\d+)"
-    r"[\s:,=|]+(?:bw|busbw|avg|avg_busbw)?[\s:=]*(?P<value>\d+(?:\.\d+)?)\s*(?:GB/s|Gb/s|Gbps|Gbit/s|MB/s)?\s*(?:#.*|\(.*)?$",
+    r"[\s:,=|]+(?:bw|busbw|avg|avg_busbw)?[\s:=]*(?P<value>\d+(?:\.\d+)?)\s*(?:GB/s|Gb/s|Gbps|Gbit/s|MB/s)?\s*(?:,\s*[A-Za-z]\w*\s*)*(?:#.*|\(.*)?$",
     re.IGNORECASE,
 )
 
@@ -249,4 +271,4 @@ def mtus(document: Document) -> Iterator[Clue]:
             yield document.clue("mtu.switch", line, **found.groupdict())
 
 
-PROBES = (gid_tables, port_states, planned_rates, counters, quality_of_service, matrices, mtus)
+PROBES = (gid_tables, port_states, port_roles, planned_rates, counters, quality_of_service, matrices, mtus)

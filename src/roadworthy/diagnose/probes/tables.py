@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from statistics import median
@@ -72,11 +73,43 @@ def table_clues(document: Document) -> Iterator[Clue]:
     for table in tables(document):
         for reader in READERS:
             yield from reader(document, table)
+    for table in records(document):
+        yield from sessions(document, table)
+
+
+PAIR = re.compile(r"(?P<key>[A-Za-z_][\w.-]*)=(?P<value>\S+)")
+BACKEND = re.compile(r"(?:^|\s)(?P<name>[\w.-]+/[\w.-]+)(?=\s|$)")
+
+
+def records(document: Document) -> Iterator[Table]:
+    """Access logs as tables: runs of JSON lines, or of ``key=value`` lines, that all have the same keys. A word such
+    as ``pool/server`` among the pairs, as load balancers write it, is the column ``backend``."""
+    grouped: dict[tuple[str, ...], list[tuple[tuple[str, ...], Line]]] = {}
+    for line in document.numbered():
+        record = _record(line.text)
+        if len(record) >= 3:
+            grouped.setdefault(tuple(record), []).append((tuple(record.values()), line))
+    for columns, found in grouped.items():
+        if len(found) >= 3:
+            yield Table(columns=columns, rows=tuple(row for row, _ in found), lines=tuple(line for _, line in found))
+
+
+def _record(text: str) -> dict[str, str]:
+    if text.lstrip().startswith("{"):
+        try:
+            loaded = json.loads(text)
+        except ValueError:
+            return {}
+        return {str(key): str(value) for key, value in loaded.items()} if isinstance(loaded, dict) else {}
+    record = {found["key"]: found["value"] for found in PAIR.finditer(text)}
+    if len(record) >= 3 and "backend" not in record and (found := BACKEND.search(PAIR.sub("", text))):
+        record["backend"] = found["name"]
+    return record
 
 
 def sessions(document: Document, table: Table) -> Iterator[Clue]:
     """Turns of a session: ``session.moved`` and not cached, or ``session.same-worker-uncached``."""
-    session = table.column(r"session|conversation|user|chat")
+    session = table.column(r"session|conv|chat|user")
     worker = table.column(r"worker|replica|endpoint|engine|backend|instance|pod|upstream")
     cached = table.column(r"cached|hit")
     prompt = table.column(r"prompt|input")
@@ -211,7 +244,8 @@ def _reasons(table: Table, row: Sequence[str], reasons: int | None, named: Seque
         found += reasons_of(int(mask.group(), 16))
     for index in named:
         if row[index].strip().lower() in ("active", "1", "true", "yes"):
-            name = re.sub(r"[_ ]slowdown$", "", table.columns[index].lower()).replace("_", "-")
+            name = table.columns[index].lower().rpartition(".")[2]
+            name = re.sub(r"[_ ]slowdown$", "", name).replace("_", "-")
             found.append({"hw-slowdown": "hw"}.get(name, name))
     return found
 
@@ -240,6 +274,35 @@ def starvation(document: Document, table: Table) -> Iterator[Clue]:
         line = next(line for _, other, line in pairs if other > 0.5 * top)
         yield document.clue(
             "decode.starved-by-prefill", line, during=f"{median(during):g}", without=f"{median(without):g}"
+        )
+
+
+def stalls(document: Document, table: Table) -> Iterator[Clue]:
+    """Tokens of running streams that wait while another request's long prompt is read, event by event:
+    ``decode.starved-by-prefill``."""
+    event, gap = table.column(r"^event|^kind|^what"), table.column(r"inter_token|itl|gap|tpot")
+    request, prompt = table.column(r"^req|request|stream|^id$"), table.column(r"prompt")
+    if event is None or gap is None or request is None or prompt is None:
+        return
+    gaps = [value for value in table.numbers(gap) if value is not None]
+    usual = median(gaps) if gaps else 0.0
+    reading: dict[str, Line] = {}
+    starved: list[tuple[float, Line]] = []
+    slow = 0
+    for row, value, line in zip(table.rows, table.numbers(gap), table.lines, strict=True):
+        if re.search(r"arriv|submit|start", row[event], re.IGNORECASE) and (number_of(row[prompt]) or 0) >= 4_096:
+            reading[row[request]] = line
+        elif value is not None and usual > 0 and value > 10 * usual:
+            slow += 1
+            if others := [arrival for name, arrival in reading.items() if name != row[request]]:
+                starved.append((value, others[-1]))
+        if re.search(r"first", row[event], re.IGNORECASE):
+            reading.pop(row[request], None)
+    if len(starved) >= 2 and len(starved) == slow:
+        worst, arrival = max(starved, key=lambda item: item[0])
+        where = next(line for value, line in zip(table.numbers(gap), table.lines, strict=True) if value == worst)
+        yield document.clue(
+            "decode.starved-by-prefill", where, arrival, during=f"{worst:g} ms a token", without=f"{usual:g}"
         )
 
 
@@ -283,13 +346,14 @@ def streams(document: Document, table: Table) -> Iterator[Clue]:
     late, gap = number_of(table.rows[direct][ttft]), number_of(table.rows[direct][itl])
     for row, line in zip(table.rows, table.lines, strict=True):
         other, other_gap = number_of(row[ttft]), number_of(row[itl])
-        if late and gap and other is not None and other_gap is not None and other > 3 * late and other_gap < 0.2 * gap:
+        if late and gap and other is not None and other_gap is not None and other > 3 * late and other_gap < 0.5 * gap:
             yield document.clue("stream.burst", line, events="all")
             yield document.clue("stream.steady", table.lines[direct])
 
 
 def cache_scores(document: Document, table: Table) -> Iterator[Clue]:
     """Runs with and without prefix caching: ``eval.worse-with-cache`` where hits cost accuracy."""
+    yield from _right_by_hit(document, table)
     score = table.column(r"accuracy|exact|score|pass@|acc$")
     caching = table.column(r"prefix.*cach|cach.*(?:on|enabled|mode)|^cach\w*$|prefix")
     if score is None or caching is None:
@@ -304,7 +368,24 @@ def cache_scores(document: Document, table: Table) -> Iterator[Clue]:
         yield document.clue("eval.worse-with-cache", worst[1], best[1], on=f"{worst[0]:g}", off=f"{best[0]:g}")
 
 
-READERS = (streams, cache_scores, compute_processes, pcie_links, sessions, imbalance, clocks_table, starvation)
+def _right_by_hit(document: Document, table: Table) -> Iterator[Clue]:
+    """Right answers counted beside the tokens that came from the cache."""
+    cached, right = table.column(r"^cached|cached_tokens|hit_tokens"), table.column(r"correct|right|passed")
+    asked = table.column(r"^prompts$|asked|total|questions|^n$|runs")
+    if cached is None or right is None or asked is None:
+        return
+    shares = [
+        ((number_of(row[right]) or 0.0) / (number_of(row[asked]) or 1.0), (number_of(row[cached]) or 0.0) > 0, line)
+        for row, line in zip(table.rows, table.lines, strict=True)
+    ]
+    cold = [(share, line) for share, hit, line in shares if not hit]
+    warm = [(share, line) for share, hit, line in shares if hit]
+    if cold and warm and min(share for share, _ in warm) < 0.85 * min(share for share, _ in cold):
+        worst, best = min(warm, key=lambda item: item[0]), min(cold, key=lambda item: item[0])
+        yield document.clue("eval.worse-with-cache", worst[1], best[1], on=f"{worst[0]:g}", off=f"{best[0]:g}")
+
+
+READERS = (streams, cache_scores, compute_processes, pcie_links, sessions, imbalance, clocks_table, starvation, stalls)
 
 METRIC = re.compile(
     r"^(?P<name>[A-Za-z_:][\w:]*)(?:\{(?P<labels>[^}]*)\})?\s+(?P<value>[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|NaN|\+?Inf))(?:\s+\d+)?\s*$"

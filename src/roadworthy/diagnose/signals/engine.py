@@ -87,6 +87,7 @@ SIGNALS = (
     # scheduling, caches
     signal("hybrid.no-state", "no SSM companion state | SSM state | mamba state | recurrent state | no state checkpoint | linear attention state",
            r"(?:no SSM companion|(?:SSM|mamba|recurrent|linear attention) state.*(?:miss|not found|absent|missing|unavailable|recomput|skip)|no (?:SSM|mamba|recurrent)? ?state (?:checkpoint|snapshot))"),
+    signal("cache.known-not-reused", "reused=0", r"(?:longest_common_prefix|lcp|common_prefix)\w*=(?P<known>[1-9]\d{2,}).*\breused=0\b"),
     signal("hybrid.prefix-disabled", "refix caching", r"[Pp]refix caching.*(?:not supported|disabled|experimental|unsupported).*(?:hybrid|[Mm]amba|linear|SSM)|(?:hybrid|[Mm]amba|linear|SSM).*[Pp]refix caching.*(?:not supported|disabled|no effect|ignored)"),
     signal("cache.hit", "ache hit for | refix hit for", r"(?:[Cc]ache|[Pp]refix) hit for <?(?P<id>[\w-]+)"),
     signal("cache.miss", "ache miss for | refix miss for", r"(?:[Cc]ache|[Pp]refix) miss for <?(?P<id>[\w-]+)"),

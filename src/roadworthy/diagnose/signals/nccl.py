@@ -43,6 +43,7 @@ SIGNALS = (
     signal("rdma.port-error-event", "Got async event | async event",
            r"(?:(?P<device>\w+):(?P<port>\d+) )?[Gg]ot async event ?: (?P<event>port error|port active|local catastrophic error|LID change|client re-?register|link.*)"),
     signal("rdma.gid-table-change", "GID table change", r"(?:(?P<device>\w+):\d+ Got async event : )?GID table change"),
+    signal("rdma.gid-selected", "GID index", r"(?P<device>\w+):\d+ (?:selected|using|chose|picked) GID index (?P<index>\d+)"),
     signal("rdma.query-gid-failed", "ibv_query_gid", r"ibv_query_gid(?:_ex)? (?:failed|.*error)"),
     signal("rdma.retry-exceeded", "Transport retry count exceeded | transport retry counter exceeded | RETRY_EXC_ERR | retry exceeded",
            r"(?:on (?P<device>\w+):\d+)?"),

@@ -8,6 +8,7 @@ SIGNALS = (
     signal("args.high-utilization", "gpu-memory-utilization | gpu_memory_utilization", r"gpu[-_]memory[-_]utilization[ =]+(?P<value>0\.9[4-9]\d*|1\.0)"),
     signal("jit.empty-cache", "empty | cold", r"(?:cache.{0,40}(?:is )?(?:empty|cold)|(?:empty|cold).{0,20}cache|total 0$)"),
     signal("router.round-robin", "ROUND_ROBIN | round_robin | round-robin | round robin | roundrobin | least_conn | random lb", r"(?P<policy>ROUND_ROBIN|round[_ -]?robin|least_conn)"),
+    signal("rate.below-possible", "ould be ", r"==\(\s*(?P<width>\d+X)\s+(?P<rate>[\d.]+) Gbps.*\( *Could be (?P<wanted>[\d.]+) Gbps *\)"),
     signal("router.local-store", "in-memory | per-replica | local store | not shared", r"(?:affinity|session|sticky|store|hash).{0,60}(?:in-memory|per[- ]replica|local|not shared)"),
     signal("memory.snapshot-split", "state=inactive | inactive_split", r"state=inactive|inactive_split"),
     signal("proxy.served", "server: | via: | Server: ", r"(?i)^<? ?(?:server|via): ?(?P<server>nginx\S*|envoy|haproxy|apache\S*|cloudflare|traefik|caddy|openresty\S*|istio\S*)"),
