@@ -18,6 +18,9 @@ from support.service import roadworthy, serving
 
 pytestmark = pytest.mark.e2e
 
+ABANDONED_TOKENS = 1_000
+"""A stream of 3,000 that its client leaves after the fourth event ends far below it."""
+
 STREAMING_CLIENT = """
 import sys, openai
 client = openai.OpenAI(base_url=sys.argv[1] + "/v1", api_key=sys.argv[2])
@@ -144,9 +147,10 @@ def test_real_vllm_serves_through_the_gateway_and_stops_work_when_the_client_lea
         ) as client:
             assert client.stdout is not None
             assert client.stdout.readline() == b"streaming\n"
-            assert within(5, lambda: metric(engine_url, "vllm:num_requests_running") == 1)
             client.kill()
-            assert within(0.5, lambda: metric(engine_url, "vllm:num_requests_running") == 0)
+            # While it streams, a busy engine may let a scrape wait for seconds: tokens judge, not the clock.
+            assert within(60, lambda: metric(engine_url, "vllm:num_requests_running") == 0)
+            assert 0 < metric(engine_url, "vllm:generation_tokens_total") < ABANDONED_TOKENS
         code, err = service.interrupt()
         assert code == 0, err
         assert not alive(service.ready["engines"][0]["pid"])
