@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
 NO_VALUES: Mapping[str, str] = MappingProxyType({})
 
@@ -56,23 +57,24 @@ class Document:
     text: str
     host: str | None = None
 
-    @property
-    def lines(self) -> list[str]:
-        return self.text.splitlines()
-
     def line(self, number: int) -> Line:
         """Line ``number``, counted from 1."""
-        return Line(file=self.file, number=number, text=self.lines[number - 1].rstrip())
+        return self.numbered()[number - 1]
 
-    def numbered(self) -> Iterator[Line]:
-        for number, text in enumerate(self.lines, 1):
-            yield Line(file=self.file, number=number, text=text.rstrip())
+    def numbered(self) -> tuple[Line, ...]:
+        return _numbered(self.file, self.text)
 
     def clue(self, name: str, /, *lines: Line, **values: object) -> Clue:
         """A clue of this document, its host included."""
         return Clue(
             name=name, lines=lines, values={key: str(value) for key, value in values.items()}, host=self.host
         )  # fmt: skip
+
+
+@lru_cache(maxsize=1)
+def _numbered(file: str, text: str) -> tuple[Line, ...]:
+    """Kept for one document: dozens of probes read the same one before the next is opened."""
+    return tuple(Line(file=file, number=number, text=line.rstrip()) for number, line in enumerate(text.splitlines(), 1))
 
 
 @dataclass(slots=True)

@@ -319,15 +319,7 @@ def split_flags(
             positionals.append(word)
             continue
         if equals:
-            cut = len(name) + 1
-            inline = Word(
-                word.piece.slice(cut, len(word.value)),
-                word.piece.at(cut) if cut < len(word.value) else word.end,
-                word.end,
-                word.layout,
-                word.dynamic,
-            )
-            flags.append(Flag(normal_name(name), word, (), inline))
+            flags.append(Flag(normal_name(name), word, (), word.after(len(name) + 1)))
             continue
         count = arity(normal_name(name))
         values: list[Word] = []
@@ -374,14 +366,7 @@ def env_words(words: Sequence[Word], place: Place, owner: object = None) -> Iter
         match = _ENV_WORD.match(word.value)
         if not match:
             continue
-        cut = match.end()
-        value = Word(
-            word.piece.slice(cut, len(word.value)),
-            word.piece.at(cut) if cut < len(word.value) else word.end,
-            word.end,
-            word.layout,
-            word.dynamic,
-        )
+        value = word.after(match.end())
         start = words[index - 1].start if index and words[index - 1].value in _ENV_OPTIONS else word.start
         yield EnvVar(
             name=match.group(1),

@@ -11,7 +11,7 @@ from roadworthy.lint.text import Piece, PieceBuilder
 from roadworthy.lint.values import EnvVar, KeyValue, Place, Word
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from roadworthy.lint.reading import Reading
 
@@ -42,15 +42,21 @@ def _comment(reading: Reading, piece: Piece, start: int, end: int) -> None:
     reading.comments.append((piece.at(start), piece.at(end)))
 
 
+def _said(
+    reading: Reading, piece: Piece, spans: Iterable[tuple[int, int]], *, marks: tuple[str, ...] = ("#", ";")
+) -> Iterator[tuple[int, int, str]]:
+    """Start, end and text of each span that says something; whole lines behind a mark are kept as comments."""
+    for start, end in spans:
+        line = piece.text[start:end]
+        if line.lstrip().startswith(marks):
+            _comment(reading, piece, start, end)
+        elif line.strip():
+            yield start, end, line
+
+
 def read_env_file(reading: Reading, piece: Piece, *, place: Place = "env-file", owner: object = None) -> None:
     """``NAME=value`` a line, the value as it stands, quotes taken off."""
-    for start, end in lines_of(piece):
-        line = piece.text[start:end]
-        if not line.strip():
-            continue
-        if line.lstrip().startswith(("#", ";")):
-            _comment(reading, piece, start, end)
-            continue
+    for start, end, line in _said(reading, piece, lines_of(piece)):
         match = ENV_LINE.match(line)
         if not match:
             continue
@@ -101,13 +107,7 @@ def _trimmed(text: str, low: int, high: int) -> tuple[int, int]:
 def read_unit(reading: Reading, piece: Piece, *, place: Place = "unit", owner: object = None) -> None:
     """A systemd unit: directives with their continuation lines."""
     section = ""
-    for start, end in _joined_lines(piece):
-        line = piece.text[start:end]
-        if not line.strip():
-            continue
-        if line.lstrip().startswith(("#", ";")):
-            _comment(reading, piece, start, end)
-            continue
+    for start, end, line in _said(reading, piece, _joined_lines(piece)):
         if header := re.match(r"\s*\[([^\]]+)\]", line):
             section = header.group(1)
             continue
@@ -169,11 +169,8 @@ def _unit_environment(reading: Reading, piece: Piece, start: int, low: int, end:
 
 
 def read_sysctl(reading: Reading, piece: Piece) -> None:
-    for start, end in lines_of(piece):
-        line = piece.text[start:end]
-        if line.lstrip().startswith(("#", ";")):
-            _comment(reading, piece, start, end)
-        elif match := _SYSCTL.match(line):
+    for start, end, line in _said(reading, piece, lines_of(piece)):
+        if match := _SYSCTL.match(line):
             value = re.sub(r"\s[#;].*$", "", match.group(2)).strip()
             key_at = start + match.start(1)
             word = Word(
@@ -185,11 +182,8 @@ def read_sysctl(reading: Reading, piece: Piece) -> None:
 
 
 def read_limits(reading: Reading, piece: Piece) -> None:
-    for start, end in lines_of(piece):
-        line = piece.text[start:end]
-        if line.lstrip().startswith("#"):
-            _comment(reading, piece, start, end)
-        elif match := _LIMIT.match(line):
+    for start, end, line in _said(reading, piece, lines_of(piece), marks=("#",)):
+        if match := _LIMIT.match(line):
             reading.keys.append(
                 KeyValue("limit", match.group(3), match.group(4), piece.at(start + match.start(3)), piece.at(end))
             )
@@ -197,13 +191,8 @@ def read_limits(reading: Reading, piece: Piece) -> None:
 
 def read_crontab(reading: Reading, piece: Piece) -> None:
     """A crontab (or a file of /etc/cron.d): variables, and commands after their times."""
-    for start, end in lines_of(piece):
-        line = piece.text[start:end]
-        if not line.strip():
-            continue
-        if line.lstrip().startswith("#"):
-            _comment(reading, piece, start, end)
-        elif match := _CRON.match(line):
+    for start, end, line in _said(reading, piece, lines_of(piece), marks=("#",)):
+        if match := _CRON.match(line):
             low = start + match.end()
             user = re.match(r"(?:root|[a-z_][a-z0-9_-]*)\s+(?=\S)", piece.text[low:end])
             if user and ("cron.d" in reading.file or user.group().strip() in ("root", "ubuntu", "ray", "vllm")):
@@ -220,11 +209,7 @@ def is_cron_line(line: str) -> bool:
 def read_dockerfile(reading: Reading, piece: Piece) -> None:
     """FROM, ENV, RUN, CMD and ENTRYPOINT of a Dockerfile."""
     image = ""
-    for start, end in _docker_instructions(piece):
-        line = piece.text[start:end]
-        if line.lstrip().startswith("#"):
-            _comment(reading, piece, start, end)
-            continue
+    for start, end, line in _said(reading, piece, _docker_instructions(piece), marks=("#",)):
         match = re.match(r"\s*([A-Za-z]+)\s+", line)
         if not match:
             continue

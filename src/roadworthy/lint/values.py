@@ -90,6 +90,12 @@ class Word:
     def value(self) -> str:
         return self.piece.text
 
+    def after(self, cut: int) -> Word:
+        """What follows the first ``cut`` characters of the value, as a word at its own place."""
+        size = len(self.value)
+        start = self.piece.at(cut) if cut < size else self.end
+        return Word(self.piece.slice(cut, size), start, self.end, self.layout, self.dynamic)
+
 
 @dataclass(frozen=True, slots=True)
 class Flag:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from roadworthy.adapters.incident.encodings import SNIFF_BYTES, as_utf8, encoding_of, unwrapped
 from roadworthy.adapters.incident.parallel import PARALLEL_FROM_BYTES, cores, scan_pieces
-from roadworthy.adapters.incident.sources import READ_ERRORS, Source, chunks, sources
+from roadworthy.adapters.incident.sources import READ_ERRORS, Source, at_line_ends, chunks, sources
 from roadworthy.core.errors import ProbeError
 from roadworthy.diagnose.examine import DOCUMENT_LIMIT_BYTES, Examination
 
@@ -61,7 +61,8 @@ def _read(source: Source, reading: Reading, progress: Progress | None) -> None:
     scan = reading.examination.scan(source.name)
     kept: list[bytes] | None = []
     size = 0
-    for chunk in _lines(as_utf8(itertools.chain([first], stream), encoding)):
+    # Decoding can leave a chunk that ends inside a line.
+    for chunk in at_line_ends(as_utf8(itertools.chain([first], stream), encoding)):
         plain = unwrapped(chunk)
         size += len(plain)
         reading.bytes += len(chunk)
@@ -83,17 +84,3 @@ def _read_in_pieces(path: Path, name: str, reading: Reading, progress: Progress 
 
     reading.examination.add(scan_pieces(path, name, read=read))
     reading.files += 1
-
-
-def _lines(stream: Iterator[bytes]) -> Iterator[bytes]:
-    """Re-cut at line ends: decoding can leave a chunk that ends inside a line."""
-    rest = b""
-    for chunk in stream:
-        cut = chunk.rfind(b"\n") + 1
-        if cut:
-            yield rest + chunk[:cut]
-            rest = chunk[cut:]
-        else:
-            rest += chunk
-    if rest:
-        yield rest

@@ -12,7 +12,7 @@ import lzma
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING
@@ -261,7 +261,11 @@ def safe_name(name: str) -> str:
 
 def chunks(source: Source) -> Iterator[bytes]:
     """The bytes of ``source``, cut at line ends. Raises ProbeError when it grows like a bomb."""
-    rest, total = b"", 0
+    return at_line_ends(_unpacked(source), most_bytes=LINE_MOST_BYTES)
+
+
+def _unpacked(source: Source) -> Iterator[bytes]:
+    total = 0
     with source.open() as file:
         while data := file.read(CHUNK_BYTES):
             total += len(data)
@@ -269,14 +273,21 @@ def chunks(source: Source) -> Iterator[bytes]:
                 EXPANSION_FREE_BYTES, EXPANSION_MOST * source.packed_bytes
             ):
                 raise ProbeError(f"{source.name}: grows more than {EXPANSION_MOST} times when unpacked: a bomb?")
-            cut = data.rfind(b"\n") + 1
-            if cut:
-                yield rest + data[:cut]
-                rest = data[cut:]
-            else:
-                rest += data
-                if len(rest) > LINE_MOST_BYTES:
-                    yield rest + b"\n"
-                    rest = b""
+            yield data
+
+
+def at_line_ends(pieces: Iterable[bytes], *, most_bytes: int | None = None) -> Iterator[bytes]:
+    """The same bytes in pieces that end at line ends; a line longer than ``most_bytes`` is cut and ended there."""
+    rest = b""
+    for piece in pieces:
+        cut = piece.rfind(b"\n") + 1
+        if cut:
+            yield rest + piece[:cut]
+            rest = piece[cut:]
+        else:
+            rest += piece
+            if most_bytes is not None and len(rest) > most_bytes:
+                yield rest + b"\n"
+                rest = b""
     if rest:
         yield rest

@@ -8,7 +8,7 @@ from collections import defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from roadworthy.diagnose.joins.network import derived
+from roadworthy.diagnose.joins.network import derived, used_devices
 from roadworthy.diagnose.probes.tables import reasons_of, samples
 
 if TYPE_CHECKING:
@@ -459,7 +459,7 @@ def _far_nics(book: ClueBook) -> Iterator[Clue]:
         used = lists.get(channel.host)
         if used is None or channel.rank is None:
             continue
-        names = re.findall(r"\[\d+\](\w+):\d+/", used.value("devices"))
+        names = [name for name, _ in used_devices(used)]
         index = int(channel.value("nic"))
         name = names[index] if index < len(names) else ""
         column = legend.get(name, name)

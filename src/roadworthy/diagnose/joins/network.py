@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from roadworthy.diagnose.values import Clue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from roadworthy.diagnose.values import ClueBook
 
@@ -106,48 +106,52 @@ def gids(book: ClueBook) -> Iterator[Clue]:
         for (host, device), table in rows.items():
             if host is not None and setting.host is not None and host != setting.host:
                 continue
-            good = [row.value("index") for row in table.values() if row.value("kind") == "routable"]
             named = table.get(index)
             if named is None:
                 shown = next(
                     (one for one in table.values() if one.value("kind") == "routable"), next(iter(table.values()))
                 )
                 yield derived(
-                    setting, "gid.index-absent", shown, device=device, good=",".join(good), index=index, node=host or ""
-                )
-            elif named.value("kind") != "routable":
-                yield derived(
                     setting,
-                    "gid.index-not-routable",
-                    named,
+                    "gid.index-absent",
+                    shown,
                     device=device,
-                    good=",".join(good),
+                    good=_routable(table),
                     index=index,
                     node=host or "",
                 )
+            elif named.value("kind") != "routable":
+                yield _not_routable(setting, named, table, index=index, node=host or "")
     for chosen in book.all("rdma.gid-selected"):
         named = rows.get((chosen.host, chosen.value("device")), {}).get(chosen.value("index"))
         named = named or rows.get((None, chosen.value("device")), {}).get(chosen.value("index"))
         if named is not None and named.value("kind") != "routable":
-            table = rows[named.host, named.value("device")]
-            good = [row.value("index") for row in table.values() if row.value("kind") == "routable"]
-            kind, device = named.value("kind"), named.value("device")
-            yield derived(
-                chosen, "gid.index-not-routable", named, device=device, good=",".join(good), kind=kind
-            )  # fmt: skip
+            yield _not_routable(chosen, named, rows[named.host, named.value("device")])
     yield from _differing_indices(book, rows)
     for clue in book.all("rdma.modify-qp-failed"):
         if clue.value("local_gid").startswith("fe80") or clue.value("remote_gid").startswith("fe80"):
             yield derived(clue, "gid.link-local-in-use")
 
 
+def _routable(table: Mapping[str, Clue]) -> str:
+    """The indices of a port that hold a routable RoCE v2 address."""
+    return ",".join(row.value("index") for row in table.values() if row.value("kind") == "routable")
+
+
+def _not_routable(chosen: Clue, named: Clue, table: Mapping[str, Clue], **values: object) -> Clue:
+    """``gid.index-not-routable``: the index that was chosen names ``named``, a row of ``table``."""
+    return derived(
+        chosen, "gid.index-not-routable", named, device=named.value("device"), good=_routable(table),
+        kind=named.value("kind"), **values,
+    )  # fmt: skip
+
+
 def _differing_indices(book: ClueBook, rows: dict[tuple[str | None, str], dict[str, Clue]]) -> Iterator[Clue]:
     routable: dict[str, dict[str, Clue]] = defaultdict(dict)
     for (host, device), table in rows.items():
-        for index, row in table.items():
+        for row in table.values():
             if row.value("kind") == "routable" and host:
                 routable[device].setdefault(host, row)
-                del index
     for device, hosts in routable.items():
         if len({row.value("index") for row in hosts.values()}) > 1:
             some = list(hosts.values())
@@ -168,6 +172,7 @@ def _differing_indices(book: ClueBook, rows: dict[tuple[str | None, str], dict[s
 
 def devices(book: ClueBook) -> Iterator[Clue]:
     """Which HCAs NCCL uses against what it was told, and against the peers."""
+    uses = [(clue, used_devices(clue)) for clue in book.all("rdma.devices-used")]
     for setting in book.all("env.NCCL_IB_HCA"):
         value = setting.value("value")
         if value.count("^") > 1 or ("^" in value and not value.startswith("^")):
@@ -175,21 +180,19 @@ def devices(book: ClueBook) -> Iterator[Clue]:
         names = [re.sub(r":\d+$", "", name.lstrip("^=")) for name in value.split(",") if name]
         if "^" not in value:
             yield from _other_networks(book, setting, names)
-        for used in book.all("rdma.devices-used"):
+        for used, actual in uses:
             if setting.host and used.host and setting.host != used.host:
                 continue
-            actual = _used(used)
             yield from _against_list(setting, used, names, actual, exclude=value.startswith("^"), exact="=" in value)
-    uses = list(book.all("rdma.devices-used"))
-    for clue in uses:
-        kinds = {kind for _, kind in _used(clue)}
+    for clue, actual in uses:
+        kinds = {kind for _, kind in actual}
         if len(kinds) > 1:
             yield derived(clue, "hca.mixed-link-layers", kinds=" and ".join(sorted(kinds)))
     by_host: dict[str, Clue] = {}
-    for clue in uses:
-        if clue.host:
-            by_host.setdefault(clue.host, clue)
-    orders = {host: [name for name, _ in _used(clue)] for host, clue in by_host.items()}
+    orders: dict[str, list[str]] = {}
+    for clue, actual in uses:
+        if clue.host and clue.host not in by_host:
+            by_host[clue.host], orders[clue.host] = clue, [name for name, _ in actual]
     if len({tuple(order) for order in orders.values()}) > 1:
         some = list(by_host.values())
         yield derived(
@@ -219,7 +222,8 @@ def _other_networks(book: ClueBook, setting: Clue, names: list[str]) -> Iterator
             )  # fmt: skip
 
 
-def _used(clue: Clue) -> list[tuple[str, str]]:
+def used_devices(clue: Clue) -> list[tuple[str, str]]:
+    """Name and link layer of each device of a ``NET/IB : Using`` line, in its order."""
     return re.findall(r"\[\d+\](\w+):\d+/(\w+)", clue.value("devices"))
 
 
