@@ -122,7 +122,8 @@ def test_a_worker_that_dies_is_replaced_and_the_port_never_refuses(tmp_path: Pat
     async def test() -> None:
         async with FakeEngine(plain()) as engine:
             with serving(tmp_path, "gateway", document(tmp_path, engine), "--workers", "2") as service:
-                victim, other = (one["pid"] for one in (await status(service))["workers"])
+                first, second = (await status(service))["workers"]
+                victim, other = first["pid"], second["pid"]
                 os.kill(victim, signal.SIGKILL)
                 answers = await asyncio.gather(*(ask(service) for _ in range(30)))
                 assert answers == [200] * 30, "connections wait for the successor"
@@ -138,7 +139,7 @@ def test_a_worker_that_dies_is_replaced_and_the_port_never_refuses(tmp_path: Pat
                 assert text.count("# TYPE roadworthy_gateway_requests_total counter") == 1
                 code, err = service.interrupt()
             assert code == 0
-            assert f"died (signal {signal.SIGKILL.value})" in err
+            assert f"worker {first['id']} died (signal {signal.SIGKILL.value})" in err
 
     run(test, 2 * LIMIT_S)
 
