@@ -128,9 +128,12 @@ class Poller:
                 self._tasks[url] = asyncio.create_task(self._keep_asking(engine))
 
     async def _keep_asking(self, engine: _Polled) -> None:
-        while True:
-            await engine.round()
-            await asyncio.sleep(self._policy.pause_s(ready=engine.endpoint.health.ready, drawn=self._jitter()))
+        try:
+            while True:
+                await engine.round()
+                await asyncio.sleep(self._policy.pause_s(ready=engine.endpoint.health.ready, drawn=self._jitter()))
+        finally:
+            engine.close()
 
 
 class _Polled:
@@ -141,6 +144,7 @@ class _Polled:
     ) -> None:
         self.endpoint = endpoint
         self.first_round_over = asyncio.Event()
+        self._connection = Connection(endpoint.host, endpoint.port, endpoint.authority)
         self._policy, self._now_s, self._observer = policy, now_s, observer
         self._rounds = 0
         self._timeouts = 0
@@ -152,14 +156,15 @@ class _Polled:
 
     async def round(self) -> None:
         """Look once at everything that is due."""
-        endpoint = self.endpoint
-        connection = Connection(endpoint.host, endpoint.port, endpoint.authority)
         try:
-            await self._look(connection)
+            await self._look(self._connection)
         finally:
-            connection.close()
             self._rounds += 1
             self.first_round_over.set()
+
+    def close(self) -> None:
+        """End the connection that is kept from one round to the next."""
+        self._connection.close()
 
     async def _look(self, connection: Connection) -> None:
         endpoint, policy = self.endpoint, self._policy

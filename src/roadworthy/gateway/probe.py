@@ -42,7 +42,10 @@ class _Reader:
 
 
 class Connection:
-    """One connection for the few questions of a round of probes; ``close`` it afterwards.
+    """One connection for question after question, opened when it is needed; ``close`` it afterwards.
+
+    It is kept because a busy engine accepts new ones late: vLLM's API process, while it streams, answers on open
+    connections within tens of milliseconds and may leave a new one waiting for many seconds.
 
     Every question raises:
         OSError: not reachable, or what answers does not speak HTTP.
@@ -56,17 +59,26 @@ class Connection:
 
     async def get(self, path: str, *, timeout_s: float) -> Answer:
         """The answer to ``GET path``, over the connection that is open, else over a new one."""
+        kept = self._writer is not None
+        async with asyncio.timeout(timeout_s):
+            try:
+                return await self._ask(path)
+            except OSError:
+                if not kept:
+                    raise
+            return await self._ask(path)  # closed since the last question, or the engine is another process
+
+    async def _ask(self, path: str) -> Answer:
         reader, received_bytes = _Reader(), 0
         try:
-            async with asyncio.timeout(timeout_s):
-                stream, writer = await self._open()
-                writer.write(f"GET {path} HTTP/1.1\r\nHost: {self._authority}\r\n\r\n".encode("ascii"))
-                while not reader.complete:
-                    data = await stream.read(64 * 1024)
-                    received_bytes += len(data)
-                    if not data or received_bytes > MOST_BYTES:
-                        break
-                    reader.parser.feed_data(data)
+            stream, writer = await self._open()
+            writer.write(f"GET {path} HTTP/1.1\r\nHost: {self._authority}\r\n\r\n".encode("ascii"))
+            while not reader.complete:
+                data = await stream.read(64 * 1024)
+                received_bytes += len(data)
+                if not data or received_bytes > MOST_BYTES:
+                    break
+                reader.parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self.close()
             raise OSError(f"what answers does not speak HTTP: {error}") from error

@@ -108,6 +108,60 @@ def test_an_engine_that_hung_is_used_again_at_its_next_answer() -> None:
     run(test)
 
 
+def test_an_engine_too_busy_for_new_connections_stays_in_use() -> None:
+    """vLLM's API process, streaming to many, answers on open connections and accepts new ones only after seconds."""
+
+    async def test() -> None:
+        accepted, answered = 0, 0
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal accepted, answered
+            accepted += 1
+            if accepted > 1:
+                await reader.read()  # for ever
+            while await reader.readuntil(b"\r\n\r\n"):
+                answered += 1
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        host, port = server.sockets[0].getsockname()
+        endpoint = Endpoint(f"http://{host}:{port}", policy=BreakerPolicy(), now_s=Clock())
+        poller = Poller([endpoint], policy=QUICK, now_s=Clock())
+        await poller.start()
+        await until(lambda: answered > 40 or not endpoint.healthy)
+        assert endpoint.healthy
+        assert accepted == 1
+        await poller.stop()
+        server.close()
+
+    run(test)
+
+
+def test_a_connection_that_the_engine_closed_between_two_rounds_is_opened_again() -> None:
+    async def test() -> None:
+        accepted = 0
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal accepted
+            accepted += 1
+            for _ in range(5):
+                await reader.readuntil(b"\r\n\r\n")
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        host, port = server.sockets[0].getsockname()
+        endpoint = Endpoint(f"http://{host}:{port}", policy=BreakerPolicy(), now_s=Clock())
+        poller = Poller([endpoint], policy=QUICK, now_s=Clock())
+        await poller.start()
+        await until(lambda: accepted > 5 or not endpoint.healthy)
+        assert endpoint.healthy
+        await poller.stop()
+        server.close()
+
+    run(test)
+
+
 def test_by_default_an_engine_that_is_back_is_found_within_two_seconds() -> None:
     policy = PollPolicy()
     assert policy.pause_s(ready=False, drawn=1.0) + policy.retry_timeout_s < 2.0
