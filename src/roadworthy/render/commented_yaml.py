@@ -22,6 +22,8 @@ VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
 NOT_A_STRING = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"})
 """Words that some YAML reader resolves to something else; all numbers are out by their first character."""
 ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+UNSAFE = re.compile(r"[^ !#-\[\]-~]")
+"""What double quotes cannot hold as it is: all but printable ASCII, the quote and the backslash."""
 
 Node = Union[Scalar, "Said", "Text", Mapping[str, "Node"], Sequence["Node"]]
 
@@ -223,7 +225,9 @@ def _wrapped(why: str, pad: str) -> Iterator[str]:
 
 def _one_line(text: str) -> str:
     """Comments hold what was printable, on one line."""
-    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    if not text.isprintable():
+        text = "".join(char if char.isprintable() else " " for char in text)
+    return " ".join(text.split())
 
 
 def _key(key: str) -> str:
@@ -257,15 +261,13 @@ def _number(value: float) -> str:
 
 def quoted(text: str) -> str:
     """``text`` in double quotes, pure ASCII, on one line."""
-    return '"' + "".join(_escaped(char) for char in text) + '"'
+    return '"' + UNSAFE.sub(lambda found: _escaped(found.group()), text) + '"'
 
 
 def _escaped(char: str) -> str:
     if char in ESCAPES:
         return ESCAPES[char]
     code = ord(char)
-    if 0x20 <= code < 0x7F:
-        return char
     if code < 0x100:
         return f"\\x{code:02X}"
     return f"\\u{code:04X}" if code < 0x10000 else f"\\U{code:08X}"

@@ -43,6 +43,7 @@ class Judge:
         self.problems: list[LintProblem] = []
         self._seen: set[tuple[str, int, str]] = set()
         self._lines: set[tuple[str, int]] = set()
+        self._mentioned: dict[str, bool] = {}
 
     def report(
         self,
@@ -86,6 +87,13 @@ class Judge:
     def has(self, rule: str, line: int) -> bool:
         """Whether the rule has spoken of this line."""
         return (rule, line) in self._lines
+
+    def mentions(self, pattern: str) -> bool:
+        """Whether anything that is not a comment matches; looked up once a file, however many settings ask."""
+        known = self._mentioned.get(pattern)
+        if known is None:
+            known = self._mentioned[pattern] = re.search(pattern, self.code) is not None
+        return known
 
     def found(self, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
         """Matches in what is not a comment."""

@@ -223,7 +223,7 @@ def _debug(judge: Judge, variable: EnvVar, value: str) -> None:
     if level not in ("INFO", "TRACE"):
         return
     servers = any(one.program == "vllm serve" for one in judge.reading.invocations)
-    tests = bool(re.search(r"\b(?:all_reduce|all_gather|reduce_scatter|alltoall|sendrecv)_perf\b", judge.code))
+    tests = judge.mentions(r"\b(?:all_reduce|all_gather|reduce_scatter|alltoall|sendrecv)_perf\b")
     subsystems = any(one.name == "NCCL_DEBUG_SUBSYS" for one in judge.reading.env)
     if not servers and (tests or subsystems) and level == "INFO":
         return
@@ -245,7 +245,7 @@ def _level(variable: EnvVar) -> tuple[Edit, ...]:
 
 
 def _dmabuf(judge: Judge, variable: EnvVar, value: str) -> None:
-    if value == "0" and not re.search(r"nvidia[_-]peermem", judge.code):
+    if value == "0" and not judge.mentions(r"nvidia[_-]peermem"):
         judge.report(
             "nccl.DMABUF",
             variable.start,
