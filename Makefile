@@ -3,7 +3,8 @@
 #   make test   everything that CI runs
 # `make check` is the quick part of the tests (under 3 minutes).
 
-PYTHON ?= python3
+# `make PYTHON=...` decides; else scripts/choose-python does
+PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
 MAKEFLAGS += --no-print-directory
@@ -11,8 +12,9 @@ MAKEFLAGS += --no-print-directory
 .PHONY: demo test test-vllm033 check lint bench-twin bench-gateway soak fuzz chaos score-plan docs clean vllm
 
 $(VENV)/.base: pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: Python 3.11 or newer is needed (make PYTHON=python3.12 ...)" >&2; exit 2; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "error: cannot make a virtual environment; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 2; }
+	@python="$(or $(PYTHON),$$(scripts/choose-python))"; \
+	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: Python 3.11 or newer is needed (make PYTHON=python3.12 ...)" >&2; exit 2; }; \
+	test -x $(BIN)/python || "$$python" -m venv $(VENV) || { echo "error: cannot make a virtual environment; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 2; }
 	@echo "installing roadworthy into $(VENV)" >&2
 	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --editable '.[gateway]'
 	@touch $@
