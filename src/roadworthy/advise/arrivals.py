@@ -104,6 +104,7 @@ class Arrivals:
         self._cumulative_weights = tuple(accumulate(tenant.weight for tenant in tenants))
         self._max_context_tokens = math.inf if max_context_tokens is None else max_context_tokens
         self._rng_of_session: dict[int, random.Random] = {}
+        self._single_turn_rng = random.Random()  # seeding one again costs a third of making one
 
     @property
     def has_sessions(self) -> bool:
@@ -158,7 +159,11 @@ class Arrivals:
         )
 
     def _first(self, session: int, t_sched_s: float, turns: int) -> PlannedRequest:
-        rng = random.Random(f"{self._seed}:{session}")
+        if turns > 1:
+            rng = self._rng_of_session[session] = random.Random(f"{self._seed}:{session}")
+        else:
+            rng = self._single_turn_rng
+            rng.seed(f"{self._seed}:{session}")
         tenant = self._draw_tenant(rng)
         prompt = draw_tokens(self._profile.prompt_tokens, rng)
         output = draw_tokens(self._profile.output_tokens, rng)
@@ -167,8 +172,6 @@ class Arrivals:
             prompt = min(prompt, int(self._max_context_tokens) - output)
         shared = min(round(prompt * self._profile.shared_prefix_ratio), prompt - 1)
         system = (Segment(SHARED_SEGMENT, shared),) if shared > 0 else ()
-        if turns > 1:
-            self._rng_of_session[session] = rng
         return PlannedRequest(
             t_sched_s=t_sched_s,
             session=session,
