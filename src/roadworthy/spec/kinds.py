@@ -39,6 +39,7 @@ class Kind:
         read: from the scalar to the value.
         write: from the value to what a document says, such that reading it back gives the value.
         json_schema: what an editor is told; it may allow more than ``read``, never less.
+        same_in_yaml_11: words that YAML 1.1 reads as true or false mean the same here, so that they need no quotes.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Kind:
     read: Callable[[ScalarNode], Any]
     write: Callable[[Any], str | int | float | bool]
     json_schema: Mapping[str, Any]
+    same_in_yaml_11: bool = False
 
 
 def did_you_mean(seen: str, known: tuple[str, ...]) -> str:

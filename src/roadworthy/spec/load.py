@@ -198,7 +198,7 @@ class _Reader:
             seen = f"a value of {len(node.text)} characters, not shown"
         try:
             value = kind.read(node)
-            if node.trap:
+            if node.trap and not kind.same_in_yaml_11:
                 self.note(path, seen, kind.name, trap)
                 return _BAD
             return getattr(self._vocabulary, known)(value) if known else value

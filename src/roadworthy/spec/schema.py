@@ -12,6 +12,7 @@ from roadworthy.spec import kinds
 from roadworthy.spec.cost_schema import COST
 from roadworthy.spec.fields import Field, ListOf, Section, Settings
 from roadworthy.spec.gateway_schema import SERVING_FIELDS
+from roadworthy.spec.governance_schema import GOVERNANCE
 from roadworthy.spec.host_schema import HOST_FIELDS
 from roadworthy.spec.kubernetes_schema import KUBERNETES
 from roadworthy.spec.routing_schema import KV_EVENTS_FIELD, ROUTING_FIELDS
@@ -358,6 +359,13 @@ TENANT = Section(
             doc="Model it is given instead when the one asked for has no room.",
             value=kinds.text("a model name without spaces", r"[^\s]+", example="small-model"),
         ),
+        Field(
+            key="scopes",
+            attribute="scopes",
+            value=ListOf(item=kinds.choice("trusted-caller"), most=4),
+            doc="What its key may do beyond asking: of a `trusted-caller` the header `x-roadworthy-io-wait-ms` is "
+            "believed.",
+        ),
     ),
 )
 
@@ -446,6 +454,7 @@ DOCUMENT = Section(
             doc="Who may use the service; left out, anybody who reaches the port.",
         ),
         Field(key="gateway", attribute="gateway", value=GATEWAY, doc=GATEWAY.doc),
+        Field(key="governance", attribute="governance", value=GOVERNANCE, doc=GOVERNANCE.doc),
         Field(key="cost", attribute="cost", value=COST, doc=COST.doc),
         Field(key="kubernetes", attribute="kubernetes", value=KUBERNETES, doc=KUBERNETES.doc),
     ),

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from roadworthy.spec.gateway_values import TlsSpec
+from roadworthy.spec.governance_values import GovernanceSpec
 from roadworthy.spec.kubernetes import KubernetesSpec
 from roadworthy.spec.routing_values import Lanes, RoutingSpec
 
@@ -175,7 +176,8 @@ class Sla:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tenant:
     """One customer of the service. The key is given here or in the environment variable ``key_env``; it is masked
-    in ``repr``. ``models`` empty means all. ``priority`` follows the engine: lower goes first."""
+    in ``repr``. ``models`` empty means all. ``priority`` follows the engine: lower goes first. ``scopes`` are those of
+    the key given here."""
 
     id: str
     key: str | None = field(default=None, repr=False)
@@ -189,6 +191,7 @@ class Tenant:
     concurrency: int | None = None
     models: tuple[str, ...] = ()
     fallback: str | None = None
+    scopes: tuple[Literal["trusted-caller"], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,6 +292,7 @@ class Deployment:
     sla: Sla = Sla()
     tenants: tuple[Tenant, ...] = ()
     gateway: GatewaySpec = GatewaySpec()
+    governance: GovernanceSpec = field(default_factory=GovernanceSpec)
     cost: CostSpec = CostSpec()
     kubernetes: KubernetesSpec = field(default_factory=KubernetesSpec)
     schema_version: Literal[1] = 1

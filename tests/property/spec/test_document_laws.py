@@ -12,6 +12,18 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from roadworthy.catalog.vocabulary import CatalogVocabulary
+from roadworthy.spec.governance_kinds import condition, write_condition
+from roadworthy.spec.governance_values import (
+    FACTS_AFTER,
+    NUMBER_FACTS,
+    TEXT_FACTS,
+    AlertSpec,
+    Condition,
+    GovernanceSpec,
+    QueueSpec,
+    Rule,
+    Smtp,
+)
 from roadworthy.spec.kinds import Kind, WrongValueError
 from roadworthy.spec.load import check_text, load_text
 from roadworthy.spec.schema import walk
@@ -64,6 +76,53 @@ def slas(draw: st.DrawFn) -> Sla:
         success_ratio=draw(optional(positive_ratios)),
         **{"goodput_per_s" if as_rate else "goodput_ratio": goodput},
     )
+
+
+@st.composite
+def conditions(draw: st.DrawFn, *, after: bool = False) -> Condition:
+    """About numbers and models; tenants of a rule have to exist."""
+    if draw(st.booleans()):
+        names = tuple(draw(st.lists(words, min_size=1, max_size=3, unique=True)))
+        comparisons = ["in", "not in"] if len(names) > 1 else ["=", "!=", "in", "not in"]
+        fact = draw(st.sampled_from([one for one in TEXT_FACTS if one != "tenant"]))
+        return Condition(fact=fact, comparison=draw(st.sampled_from(comparisons)), names=names)  # type: ignore[arg-type]
+    number_fact = draw(st.sampled_from([one for one in NUMBER_FACTS if after or one not in FACTS_AFTER]))
+    number = float(draw(st.integers(0, 10**9))) if number_fact == "prompt_tokens" else draw(st.floats(0, 1e12))
+    return Condition(
+        fact=number_fact, comparison=draw(st.sampled_from([">", ">=", "<", "<=", "=", "!="])), number=number
+    )
+
+
+@st.composite
+def governances(draw: st.DrawFn) -> GovernanceSpec:
+    names = draw(st.lists(words, max_size=3, unique=True))
+    total = draw(st.integers(1, 10_000))
+    smtp = Smtp(host="mail.internal", sender="a@b.example", to=("c@d.example",), port=draw(st.integers(1, 65535)))
+    return GovernanceSpec(
+        borrow_headroom_ratio=draw(ratios),
+        slots_per_engine=draw(optional(st.integers(1, 1000))),
+        billing=draw(st.sampled_from([None, "exact", "final"])),
+        queue=QueueSpec(total=total, per_tenant=draw(st.integers(0, total)), max_wait_s=draw(st.floats(0.01, 8e4))),
+        on_state_loss=draw(st.sampled_from(["closed", "open"])),
+        alert=AlertSpec(at_ratio=draw(positive_ratios), smtp=draw(optional(st.just(smtp)))),
+        rules=tuple(
+            Rule(
+                name=name,
+                scenario=tuple(draw(st.lists(conditions(), max_size=2))),
+                when=tuple(draw(st.lists(conditions(after=True), min_size=1, max_size=2))),
+                in_a_row=draw(optional(st.integers(1, 9))),
+                message=draw(optional(words)),
+            )
+            for name in names
+        ),
+        ledger=draw(st.booleans()),
+    )
+
+
+@given(conditions(after=True))
+def test_a_condition_written_back_reads_as_the_same(held: Condition) -> None:
+    text = write_condition(held)
+    assert condition().read(ScalarNode(text=text, value=text, line=1)) == held
 
 
 @st.composite
@@ -142,6 +201,7 @@ def deployments(draw: st.DrawFn) -> Deployment:
             workers=draw(st.integers(1, 64)),
             state_url=draw(optional(st.just("postgresql://db/roadworthy"))),
         ),
+        governance=draw(governances()),
         cost=CostSpec(
             currency=draw(st.sampled_from(["USD", "EUR"])),
             **draw(

@@ -33,6 +33,9 @@ PINNED = {
     "workload.sessions": "turns think_time",
     "sla": "ttft_p99 tpot_p99 success goodput",
     "tenants[]": "id key key_env weight priority kv_quota rpm tpm daily_tokens concurrency models fallback",
+    "governance": "borrow_headroom slots_per_engine billing queue lease_ttl on_state_loss alert rules ledger",
+    "governance.queue": "total per_tenant max_wait ageing",
+    "governance.alert": "at for webhook smtp",
     "gateway": "host port admin_port workers state_url shared_url",
 }
 
@@ -67,6 +70,8 @@ def test_a_key_is_required_exactly_when_its_field_has_no_default() -> None:
     assert required == {
         "model", "model.config", "cluster.nics[].count", "cluster.nics[].rate", "cluster.hosts[].address",
         "engine.endpoints[].url", "tenants[].id", "gateway.lanes.long.above_tokens",
+        "governance.alert.smtp.host", "governance.alert.smtp.from", "governance.alert.smtp.to[]",
+        "governance.rules[].name", "governance.rules[].when[]",
         *(f"workload.{name}_tokens.{p}" for name in ("prompt", "output") for p in ("p50", "p90", "p99")),
     }  # fmt: skip
 
