@@ -1,0 +1,137 @@
+"""A database by its URL: SQLite in WAL mode, or PostgreSQL; transactions whose errors name the place.
+
+SQLite's transactions are opened as ``BEGIN IMMEDIATE`` where something will be written: a transaction that reads first
+and writes later is turned away at once when another wrote in between, however long it is willing to wait.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from roadworthy.adapters.state.trouble import trouble
+from roadworthy.core.errors import SpecError, Unsupported
+
+LOCK_TIMEOUT_S = 5.0
+"""How long a statement waits for another's lock before it is ``Temporary``."""
+
+ANSWER_TIMEOUT_S = 15.0
+"""How long PostgreSQL may work on one statement, and how long unacknowledged packets are waited for."""
+
+KINDS = "sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE"
+
+
+class Database:
+    """Connections to one database; safe to share between threads.
+
+    Args:
+        url: ``sqlite:///FILE`` (a relative path is one from the current folder) or ``postgresql://…``.
+
+    Raises:
+        SpecError: another kind of URL. Unsupported: its driver is not installed.
+    """
+
+    def __init__(self, url: str, *, lock_timeout_s: float = LOCK_TIMEOUT_S) -> None:
+        parsed = _parsed(url)
+        self.place = parsed.set(drivername=parsed.get_backend_name()).render_as_string(hide_password=True)
+        self.sqlite = parsed.get_backend_name() == "sqlite"
+        self.file = Path(parsed.database) if self.sqlite and parsed.database else None
+        self.engine = _sqlite(parsed, lock_timeout_s) if self.sqlite else _postgresql(parsed, lock_timeout_s)
+
+    @contextmanager
+    def reading(self) -> Iterator[sa.Connection]:
+        """A transaction that only reads, and sees one moment. Raises Temporary."""
+        with self._told(), self.engine.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[sa.Connection]:
+        """A transaction that writes: all of it or nothing. Raises Temporary."""
+        with self._told(), self.engine.connect() as connection:
+            connection = connection.execution_options(writes=True)
+            with connection.begin():
+                yield connection
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except DBAPIError as error:
+            if not _of_the_store(error):
+                raise
+            raise trouble(self.place, error) from error
+        except PoolTimeout as error:
+            raise trouble(self.place, error) from error
+
+
+def _of_the_store(error: DBAPIError) -> bool:
+    """Whether the store is in trouble, rather than what it was given wrong."""
+    return not isinstance(error, (sa.exc.IntegrityError, sa.exc.DataError))
+
+
+def _parsed(url: str) -> sa.URL:
+    try:
+        parsed = sa.make_url(url)
+        kind = parsed.get_backend_name()
+    except (SQLAlchemyError, ValueError) as error:
+        raise SpecError("gateway.state_url: not a URL", hint=f"write {KINDS}") from error
+    if kind == "postgres":
+        parsed, kind = parsed.set(drivername="postgresql"), "postgresql"
+    if kind not in ("sqlite", "postgresql"):
+        raise SpecError(f"gateway.state_url: {kind}:// is not known, wanted {KINDS}", hint=f"write {KINDS}")
+    if kind == "sqlite" and (not parsed.database or parsed.database == ":memory:" or parsed.host):
+        raise SpecError(
+            f"gateway.state_url: {url} names no file",
+            hint="sqlite:///FILE is relative to the current folder, sqlite:////FILE absolute",
+        )
+    if kind == "postgresql":
+        if importlib.util.find_spec("psycopg") is None:
+            raise Unsupported(
+                "gateway.state_url: PostgreSQL needs psycopg, which is not installed",
+                hint="pip install 'roadworthy[postgres]'",
+            )
+        parsed = parsed.set(drivername="postgresql+psycopg")
+    return parsed
+
+
+def _sqlite(url: sa.URL, lock_timeout_s: float) -> sa.Engine:
+    engine = sa.create_engine(url, connect_args={"timeout": lock_timeout_s, "check_same_thread": False})
+
+    @event.listens_for(engine, "connect")
+    def _opened(connection: Any, _record: Any) -> None:
+        connection.isolation_level = None  # the driver opens no transaction of its own: `_begin` does
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")  # what was billed outlives a power cut
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: sa.Connection) -> None:
+        writes = connection.get_execution_options().get("writes")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def _postgresql(url: sa.URL, lock_timeout_s: float) -> sa.Engine:
+    ms = {"lock_timeout": lock_timeout_s, "statement_timeout": ANSWER_TIMEOUT_S}
+    defaults: dict[str, Any] = {
+        "connect_timeout": 5,
+        "application_name": "roadworthy",
+        "options": " ".join(f"-c {name}={int(seconds * 1000)}" for name, seconds in ms.items()),
+        "tcp_user_timeout": int(ANSWER_TIMEOUT_S * 1000),
+        "keepalives_idle": 15,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+    }
+    arguments = {name: value for name, value in defaults.items() if name not in url.query}
+    return sa.create_engine(url, connect_args=arguments, pool_size=2, max_overflow=4, pool_pre_ping=True)
