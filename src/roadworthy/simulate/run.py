@@ -1,8 +1,9 @@
-"""N twins, the gateway's routing and an open-loop schedule, in virtual time.
+"""N twins, the gateway's routing and governance, and an open-loop schedule, in virtual time.
 
-Time moves from event to event: an arrival, or the next step of the engine that is due first. An answer that ends may
-bring the next turn of its session, so engines stand still at every end until the schedule has heard of it. Nothing
-but the engines takes time: network, gateway and tokenisation are not modelled.
+Time moves from event to event: an arrival, an answer that ends, a scrape, a tick of the queue, an engine that dies or
+comes back. An answer that ends may bring the next turn of its session and lets a waiting request in, so engines stand
+still at every end until the schedule and the gate have heard of it. Nothing but the engines takes time: network,
+gateway and tokenisation are not modelled.
 """
 
 from __future__ import annotations
@@ -11,27 +12,34 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from heapq import heappop, heappush
-from itertools import count, pairwise
+from functools import cached_property, partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
 from roadworthy.core.errors import Refused
-from roadworthy.core.records import RequestRecord
 from roadworthy.route.pick import choose
 from roadworthy.route.prefix import salt_of
 from roadworthy.route.settings import RoutingSettings
-from roadworthy.route.state import Placement, RoutingState
-from roadworthy.route.values import ChosenBy, Decision, EndpointSnapshot, EndpointView, RouteRequest
+from roadworthy.route.state import RoutingState
+from roadworthy.route.values import ChosenBy, Decision, EndpointView, RouteRequest
+from roadworthy.simulate.fleet import Fleet, SimulatedEngine, engine_name
+from roadworthy.simulate.flight import Flight, Gate, OpenGate
+from roadworthy.simulate.log import RunLog
 from roadworthy.simulate.prompts import BYTES_PER_TOKEN, prompt_keys
-from roadworthy.twin.engine import Engine
+from roadworthy.simulate.timetable import Timetable
 from roadworthy.twin.requests import TwinRequest
 
 if TYPE_CHECKING:
-    from roadworthy.advise.arrivals import Arrivals, PlannedRequest
+    from roadworthy.advise.arrivals import PlannedRequest
+    from roadworthy.core.records import RequestRecord
+    from roadworthy.simulate.outages import Outage
+    from roadworthy.simulate.timetable import Schedule
     from roadworthy.spec.values import Deployment
     from roadworthy.twin.config import TwinConfig
     from roadworthy.twin.requests import EngineStats, Finished
+
+TICK_S = 0.25
+"""How often a queue is looked at though nothing has ended: for deadlines, and for who has aged into another class."""
 
 
 class Pick(Protocol):
@@ -42,46 +50,69 @@ class Pick(Protocol):
     ) -> Decision: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class SimulatedRun:
     """What came of a run. ``utilisation_ratio`` is the mean share of time that a pipeline stage computed, from the
     first arrival to the last token; ``engines`` are the counters of each twin at the end; ``chosen_by`` counts what
     tipped the scales of each routing decision."""
 
-    records: tuple[RequestRecord, ...]
+    log: RunLog
     engines: tuple[EngineStats, ...]
     utilisation_ratio: float
     chosen_by: Mapping[ChosenBy, int] = field(default_factory=dict)
 
+    @cached_property
+    def records(self) -> tuple[RequestRecord, ...]:
+        """Every request as `bench` would have measured it, in the order of ends."""
+        return tuple(self.log.records())
+
+    @property
+    def preemptions(self) -> int:
+        return sum(engine.preemptions for engine in self.engines)
+
     @property
     def cached_ratio(self) -> float:
         """Share of all prompt tokens that were not computed because an engine held them; 0 without any prompt."""
-        answered = [record for record in self.records if record.ok]
-        prompt_tokens = sum(record.n_in for record in answered)
-        return sum(record.cached_tokens or 0 for record in answered) / prompt_tokens if prompt_tokens else 0.0
+        log = self.log
+        prompt_tokens = sum([n_in for n_in, error in zip(log.n_in, log.error, strict=True) if not error])
+        return sum(log.cached) / prompt_tokens if prompt_tokens else 0.0
 
 
 def simulate(
     configs: Sequence[TwinConfig],
-    arrivals: Arrivals,
+    arrivals: Schedule,
     *,
     routing: RoutingSettings | None = None,
     pick: Pick | None = None,
     priorities: Mapping[str, int] | None = None,
+    gate: Gate | None = None,
+    outages: Sequence[Outage] = (),
+    scrape_s: float | None = None,
+    keep_gaps: bool = True,
     progress: Callable[[int], None] | None = None,
 ) -> SimulatedRun:
     """Send the whole schedule through twins of ``configs`` and drain them.
 
     Args:
-        routing: how the gateway routes; it sees every engine as it is at the moment of the arrival (a real gateway's
-            view is up to a scrape older). None is the default of the document.
+        routing: how the gateway routes. None is the default of the document.
         pick: chooses instead, without a memory.
-        priorities: engine priority by tenant, for the ``priority`` policy.
+        priorities: engine priority by tenant, for the ``priority`` policy; a gate decides it otherwise.
+        gate: governance; None lets everybody in.
+        outages: engines that die and come back.
+        scrape_s: how often routing looks at what engines say of themselves; None: always as they are now.
+        keep_gaps: keep the gaps between tokens of every request rather than their distribution alone.
         progress: hears how many requests have ended, at each end.
     """
-    if not configs:
-        raise ValueError("no engine to simulate")
-    run = _Run(configs, arrivals, routing or RoutingSettings(), pick, priorities or {}, progress)
+    fleet = Fleet(configs)
+    run = _Run(
+        fleet,
+        Timetable(arrivals, outages=outages, scrape_s=scrape_s),
+        routing or RoutingSettings(),
+        pick,
+        gate or OpenGate(dict(priorities or {})),
+        RunLog(keep_gaps=keep_gaps),
+        progress,
+    )
     run.to_the_end()
     return run.result()
 
@@ -89,193 +120,210 @@ def simulate(
 class _Run:
     def __init__(
         self,
-        configs: Sequence[TwinConfig],
-        arrivals: Arrivals,
+        fleet: Fleet,
+        timetable: Timetable,
         routing: RoutingSettings,
         pick: Pick | None,
-        priorities: Mapping[str, int],
+        gate: Gate,
+        log: RunLog,
         progress: Callable[[int], None] | None,
     ) -> None:
-        self._engines = {engine_name(index): Engine(config) for index, config in enumerate(configs)}
-        self._models = {name: frozenset(config.models) for name, config in zip(self._engines, configs, strict=True)}
+        self._fleet, self._timetable, self._gate, self._log, self._progress = fleet, timetable, gate, log, progress
+        configs = [engine.config for engine in fleet.engines]
         self._model = configs[0].models[0]
         self._max_model_len = min(config.max_model_len for config in configs)
-        self._arrivals = arrivals
-        self._routing = RoutingState(routing, self._engines)
-        for name, config in zip(self._engines, configs, strict=True):
+        self._routing = RoutingState(routing, fleet.by_url)
+        for name, config in zip(fleet.by_url, configs, strict=True):
             self._routing.capacity(name, (config.kv_blocks - 1) * config.cache.block_tokens)
+        self._long_above_tokens = routing.long_lane.above_tokens if routing.long_lane is not None else math.inf
         self._pick: Pick = pick or partial(choose, state=self._routing)
+        self._live = timetable.scrape_s is None
         self._chosen_by: Counter[ChosenBy] = Counter()
-        self._priorities = priorities
-        self._progress = progress
-        self._first_turns = arrivals.first_turns()
-        self._later_turns: list[tuple[float, int, PlannedRequest]] = []
-        self._next_first = next(self._first_turns, None)
-        self._under_way: dict[str, tuple[PlannedRequest, Placement]] = {}
-        self._last_dispatch = dict.fromkeys(self._engines, 0)
-        self._order = count(1)
-        self._records: list[RequestRecord] = []
+        self._salts: dict[str, int] = {}
+        self._under_way: dict[str, Flight] = {}
+        self._order = 0
+        gate.fleet_changed(fleet.engines)
 
     def to_the_end(self) -> None:
-        engines = self._engines
+        fleet, timetable, gate = self._fleet, self._timetable, self._gate
         while True:
-            arrival_s = self._next_arrival_s()
-            due_s, second_s, due = math.inf, math.inf, ""
-            for name, engine in engines.items():
-                at_s = engine.next_event_s()
-                if at_s is None:
-                    continue
-                if at_s < due_s:
-                    due_s, second_s, due = at_s, due_s, name
-                elif at_s < second_s:
-                    second_s = at_s
-            if arrival_s <= due_s:
-                if arrival_s == math.inf:
-                    return
-                self._arrive(self._pop_arrival())
+            until_s = timetable.next_s()
+            told = fleet.run(until_s)
+            if told is not None:
+                engine, outputs = told
+                for output in outputs:
+                    if output.finished is not None:
+                        self._end(engine, output.request_id, output.finished)
+                if gate.waiting:
+                    self._let_in(outputs[-1].at_s)
                 continue
-            for output in engines[due].advance(min(arrival_s, second_s), stop_at_output=True):
-                if output.finished is not None:
-                    self._end(output.request_id, output.finished)
+            if until_s == math.inf:
+                return
+            self._keep_appointment(until_s)
 
     def result(self) -> SimulatedRun:
-        stats = tuple(engine.stats() for engine in self._engines.values())
-        records = tuple(self._records)
-        lasted_s = 0.0
-        if records:
-            lasted_s = max(record.t_last_s for record in records) - min(record.t_sched_s for record in records)
+        stats = tuple(engine.stats() for engine in self._fleet.engines)
+        lasted_s = self._log.lasted_s
         busy_s = sum(engine.busy_s for engine in stats) / len(stats)
         return SimulatedRun(
-            records=records,
+            log=self._log,
             engines=stats,
             utilisation_ratio=busy_s / lasted_s if lasted_s > 0 else 0.0,
             chosen_by=dict(self._chosen_by),
         )
 
-    def _next_arrival_s(self) -> float:
-        first_s = self._next_first.t_sched_s if self._next_first is not None else math.inf
-        return min(first_s, self._later_turns[0][0]) if self._later_turns else first_s
-
-    def _pop_arrival(self) -> PlannedRequest:
-        first = self._next_first
-        if first is not None and (not self._later_turns or first.t_sched_s <= self._later_turns[0][0]):
-            self._next_first = next(self._first_turns, None)
-            return first
-        return heappop(self._later_turns)[2]
+    def _keep_appointment(self, now_s: float) -> None:
+        """What the timetable has for ``now_s``."""
+        timetable, gate = self._timetable, self._gate
+        planned = timetable.pop_arrival(now_s)
+        if planned is not None:
+            self._arrive(planned)
+        elif (outage := timetable.pop_outage(now_s)) is not None:
+            self._lose(outage.engine, now_s) if outage.down else self._find_again(outage.engine, now_s)
+        elif timetable.pop_tick(now_s):
+            for flight, refused in gate.expired(now_s):
+                self._log.failed(flight.planned, refused.code, now_s, waited_s=now_s - flight.planned.t_sched_s)
+                self._told()
+            self._let_in(now_s)
+        else:
+            self._fleet.scrape()
+            timetable.scraped(now_s, busy=bool(self._under_way))
+        if gate.waiting:
+            timetable.tick_by(now_s + TICK_S)
 
     def _arrive(self, planned: PlannedRequest) -> None:
-        """Give the request to the engine that routing picks; one that refuses it is not asked again."""
+        """Let the request in, or have it wait, or turn it away."""
+        now_s = planned.t_sched_s
         if planned.prompt_tokens >= self._max_model_len:
-            self._fail(planned, "context_length_exceeded")
+            self._log.failed(planned, "context_length_exceeded", now_s)
+            self._told()
             return
-        order = next(self._order)
+        self._order += 1
+        flight = Flight(planned, self._asked(planned), self._order)
+        try:
+            goes = self._gate.arrive(flight, now_s)
+        except Refused as refused:
+            self._log.failed(planned, refused.code, now_s)
+            self._told()
+            return
+        if goes:
+            self._dispatch(flight, now_s)
+
+    def _let_in(self, now_s: float) -> None:
+        for flight in self._gate.ready(now_s):
+            flight.waited_s = now_s - flight.planned.t_sched_s
+            self._dispatch(flight, now_s)
+
+    def _dispatch(self, flight: Flight, now_s: float) -> None:
+        """Give the request to the engine that routing picks; one that refuses it is not asked again."""
+        planned, asked, fleet = flight.planned, flight.asked, self._fleet
         request = TwinRequest(
-            id=str(order),
+            id=str(flight.order),
             segments=planned.segments,
             output_tokens=planned.output_tokens,
             answer_id=planned.answer_id,
-            priority=self._priorities.get(planned.tenant, 0),
+            priority=flight.priority,
+            cache_salt=planned.tenant,  # the gateway gives each tenant its own
         )
-        asked = self._asked(planned)
-        tried: set[str] = set()
+        if self._live:
+            fleet.scrape()
+        tried: Collection[str] = ()
+        refusal = ""
         while True:
-            decision = self._pick(self._views(), asked, tried=tried)
+            decision = self._pick(fleet.engines, asked, tried=tried)
             if decision.endpoint is None:
-                self._fail(planned, "queue_full" if tried else decision.outcome)
+                self._gate.leave(flight, "failed", now_s, output_tokens=0, cached_tokens=0)
+                self._log.failed(planned, refusal or decision.outcome, now_s, waited_s=flight.waited_s)
+                self._told()
                 return
+            engine = fleet.by_url[decision.endpoint]
             try:
-                self._engines[decision.endpoint].add(request, planned.t_sched_s)
-            except Refused:
-                tried.add(decision.endpoint)
+                if not engine.healthy:
+                    raise Refused("the engine is down", code="no_engine", status=503)
+                fleet.add(engine, request, now_s)
+            except Refused as refused:
+                tried, refusal = {*tried, engine.url}, refused.code
             else:
-                self._last_dispatch[decision.endpoint] = order
+                engine.in_flight += 1
+                engine.last_dispatch = flight.order
                 self._chosen_by[decision.by] += 1
-                self._under_way[request.id] = (planned, self._routing.dispatched(asked, decision.endpoint))
+                flight.engine, flight.placement = engine, self._routing.dispatched(asked, engine.url)
+                self._under_way[request.id] = flight
                 return
 
     def _asked(self, planned: PlannedRequest) -> RouteRequest:
         """The request as the gateway would describe it; a client names its conversation if it has several turns."""
-        routing = self._routing
-        long_lane = routing.settings.long_lane
-        is_long = long_lane is not None and planned.prompt_tokens > long_lane.above_tokens
+        tenant, prompt_tokens = planned.tenant, planned.prompt_tokens
+        salt = self._salts.get(tenant)
+        if salt is None:
+            salt = self._salts[tenant] = salt_of(tenant, self._model)
         return RouteRequest(
-            tenant_id=planned.tenant,
+            tenant_id=tenant,
             model=self._model,
             stream=True,
             max_tokens=planned.output_tokens,
-            prompt_bytes=planned.prompt_tokens * BYTES_PER_TOKEN,
-            session_id=str(planned.session) if self._arrivals.has_sessions else None,
-            prompt_tokens=planned.prompt_tokens,
-            prefix_keys=prompt_keys(planned.segments, salt_of(planned.tenant, self._model)) if routing.prefixes else (),
-            text_bytes=planned.prompt_tokens * BYTES_PER_TOKEN,
-            lane="long" if is_long else "main",
+            prompt_bytes=prompt_tokens * BYTES_PER_TOKEN,
+            session_id=str(planned.session) if planned.turns > 1 or self._timetable.has_sessions else None,
+            prompt_tokens=prompt_tokens,
+            prefix_keys=prompt_keys(planned.segments, salt) if self._routing.prefixes else (),
+            text_bytes=prompt_tokens * BYTES_PER_TOKEN,
+            lane="long" if prompt_tokens > self._long_above_tokens else "main",
         )
 
-    def _views(self) -> list[EndpointSnapshot]:
-        views = []
-        for name, engine in self._engines.items():
-            stats = engine.stats()
-            views.append(
-                EndpointSnapshot(
-                    url=name,
-                    in_flight=stats.running + stats.waiting,
-                    waiting=stats.waiting,
-                    kv_usage_ratio=stats.kv_usage_ratio,
-                    models=self._models[name],
-                    last_dispatch=self._last_dispatch[name],
-                )
-            )
-        return views
-
-    def _end(self, request_id: str, finished: Finished) -> None:
-        planned, placement = self._under_way.pop(request_id)
-        self._routing.ended(placement, answered=True, prompt_tokens=finished.prompt_tokens)
-        times_s = finished.token_times_s
-        self._record(
-            RequestRecord(
-                t_sched_s=planned.t_sched_s,
-                t_send_s=planned.t_sched_s,
-                t_first_s=finished.first_token_s,
-                t_last_s=finished.last_token_s,
-                n_in=finished.prompt_tokens,
-                n_out=finished.output_tokens,
-                ok=True,
-                itl_s=tuple([after - before for before, after in pairwise(times_s)]),
-                tenant=planned.tenant,
-                engine=placement.url,
-                session=planned.session,
-                turn=planned.turn,
-                cached_tokens=finished.cached_tokens,
-            )
+    def _end(self, engine: SimulatedEngine, request_id: str, finished: Finished) -> None:
+        flight = self._under_way.pop(request_id)
+        engine.in_flight -= 1
+        planned, last_s, log = flight.planned, finished.last_token_s, self._log
+        assert flight.placement is not None  # it was under way
+        self._routing.ended(flight.placement, answered=True, prompt_tokens=finished.prompt_tokens)
+        self._gate.leave(
+            flight, "completed", last_s, output_tokens=finished.output_tokens, cached_tokens=finished.cached_tokens
         )
-        follow_up = self._arrivals.follow_up(
-            planned, finished_s=finished.last_token_s, output_tokens=finished.output_tokens
+        gaps_s = tuple([after - before for before, after in pairwise(finished.token_times_s)])
+        log.gaps.tell_all(gaps_s)
+        log.ended(
+            planned,
+            first_s=finished.first_token_s,
+            last_s=last_s,
+            output_tokens=finished.output_tokens,
+            cached_tokens=finished.cached_tokens,
+            engine=engine.url,
+            waited_s=flight.waited_s,
+            gaps_s=gaps_s,
         )
-        if follow_up is not None:
-            heappush(self._later_turns, (follow_up.t_sched_s, next(self._order), follow_up))
+        self._told()
+        self._timetable.answered(planned, finished_s=last_s, output_tokens=finished.output_tokens)
 
-    def _fail(self, planned: PlannedRequest, error: str) -> None:
-        """A request that no engine took; its session ends there."""
-        self._record(
-            RequestRecord(
-                t_sched_s=planned.t_sched_s,
-                t_send_s=planned.t_sched_s,
-                t_first_s=None,
-                t_last_s=planned.t_sched_s,
-                n_in=planned.prompt_tokens,
-                n_out=0,
-                ok=False,
-                tenant=planned.tenant,
-                session=planned.session,
-                turn=planned.turn,
-                error=error,
-            )
-        )
+    def _lose(self, at: int, now_s: float) -> None:
+        """An engine dies: what has sent no token yet is sent to another one, the rest is lost (as in the gateway)."""
+        engine = self._fleet.engines[at]
+        self._routing.engine_gone(engine.url)
+        orphans = [flight for flight in self._under_way.values() if flight.engine is engine]
+        progress = [engine.twin.progress(str(flight.order)) for flight in orphans]
+        self._fleet.lose(engine)
+        self._gate.fleet_changed(self._fleet.engines)
+        for flight, (first_s, output_tokens) in zip(orphans, progress, strict=True):
+            del self._under_way[str(flight.order)]
+            assert flight.placement is not None  # it was under way
+            self._routing.ended(flight.placement, answered=first_s is not None)
+            if first_s is None:
+                self._dispatch(flight, now_s)
+                continue
+            self._gate.leave(flight, "failed", now_s, output_tokens=output_tokens, cached_tokens=0)
+            self._log.failed(
+                flight.planned, "engine_lost", now_s, first_s=first_s, output_tokens=output_tokens, engine=engine.url,
+                waited_s=flight.waited_s,
+            )  # fmt: skip
+            self._told()
 
-    def _record(self, record: RequestRecord) -> None:
-        self._records.append(record)
+    def _find_again(self, at: int, now_s: float) -> None:
+        self._fleet.find_again(self._fleet.engines[at])
+        self._gate.fleet_changed(self._fleet.engines)
+        self._let_in(now_s)
+
+    def _told(self) -> None:
         if self._progress is not None:
-            self._progress(len(self._records))
+            self._progress(len(self._log))
 
 
 def routing_of(deployment: Deployment, engines: int) -> RoutingSettings:
@@ -289,8 +337,3 @@ def routing_of(deployment: Deployment, engines: int) -> RoutingSettings:
     if not 0 < len(places) < engines:
         return replace(settings, long_lane=None)
     return replace(settings, long_lane=replace(lane, engines=tuple(engine_name(at) for at in places)))
-
-
-def engine_name(index: int) -> str:
-    """What the simulated engine at ``index`` is called."""
-    return f"engine-{index}"

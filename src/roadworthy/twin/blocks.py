@@ -78,10 +78,10 @@ class BlockPool:
         """Share of the pool in use, as ``vllm:kv_cache_usage_perc`` counts it."""
         return 1 - self.free_blocks / self.total_blocks
 
-    def keys_of(self, contents: Iterable[Hashable]) -> list[int]:
-        """Hash chain over the contents of a sequence's full units; empty without prefix caching."""
+    def keys_of(self, contents: Iterable[Hashable], *, salt: str = "") -> list[int]:
+        """Hash chain from ``salt`` over the contents of a sequence's full units; empty without prefix caching."""
         keys: list[int] = []
-        key = 0
+        key = hash(salt) if salt else 0
         if self.caching:
             for content in contents:
                 key = hash((key, content))

@@ -85,7 +85,8 @@ class Engine:
             raise ValueError(f"request {request.id}: the id is in use")
         answer = Segment(request.answer_id or f"answer of {request.id}", min(request.output_tokens, room))
         cut = block_contents((*request.segments, answer), self.unit_tokens)
-        holding = Holding(self._scheduler.pool.keys_of(cut if request.contents is None else request.contents))
+        contents = cut if request.contents is None else request.contents
+        holding = Holding(self._scheduler.pool.keys_of(contents, salt=request.cache_salt))
         self._order += 1
         seq = Sequence(request, holding, limit=answer.tokens, order=self._order, queued_s=now_s)
         self._sequences[request.id] = seq
@@ -134,6 +135,14 @@ class Engine:
                 return tuple(outputs)
         self._move_clock(now_s)
         return tuple(outputs)
+
+    def progress(self, request_id: str) -> tuple[float | None, int]:
+        """When the first token of an unfinished request came, None before it, and how many have come by now."""
+        seq = self._sequences[request_id]
+        if not seq.generated:
+            return None, 0
+        batch = next((batch for batch in self._in_flight if batch is seq.batch), None)
+        return seq.first_token_s, seq.generated + (len(batch.ends_s) if batch is not None else 0)
 
     def stats(self) -> EngineStats:
         """The counters as of now, repeated steps included."""

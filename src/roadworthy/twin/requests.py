@@ -28,6 +28,7 @@ class TwinRequest:
         priority: with the ``priority`` policy, lower goes first.
         contents: what each full unit (``Engine.unit_tokens``) of prompt and answer holds, from a caller that knows
             the text; equal values mean equal text. None cuts them from the segments.
+        cache_salt: requests of different salts share no cached block, as in vLLM.
     """
 
     id: str
@@ -37,6 +38,7 @@ class TwinRequest:
     answer_id: str = ""
     priority: int = 0
     contents: tuple[Hashable, ...] | None = None
+    cache_salt: str = ""
 
     def __post_init__(self) -> None:
         if self.prompt_tokens < 1 or self.output_tokens < 1:

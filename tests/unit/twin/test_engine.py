@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from roadworthy.twin.engine import Engine
+from roadworthy.twin.requests import TwinRequest
 from support.twin import STEP_S, config, drain, ends, request, step_time
 
 if TYPE_CHECKING:
@@ -151,3 +152,24 @@ def test_repeating_steps_changes_nothing() -> None:
         runs.append((drain(engine), engine.stats()))
     assert runs[0] == runs[1]
     assert runs[0][1].preemptions > 0
+
+
+def test_progress_counts_the_tokens_that_came_by_now() -> None:
+    engine = Engine(config())
+    engine.add(request("a", 10, 30), 0.0)
+    assert engine.progress("a") == (None, 0)
+    engine.advance(10.5 * STEP_S)
+    assert engine.progress("a") == (pytest.approx(STEP_S), 10)
+
+
+def test_requests_of_different_salts_share_no_cached_block() -> None:
+    def cached(second_salt: str) -> int:
+        engine = Engine(config())
+        segments = request("same text", 64, 1).segments
+        engine.add(TwinRequest(id="a", segments=segments, output_tokens=1, cache_salt="one"), 0.0)
+        drain(engine)
+        engine.add(TwinRequest(id="b", segments=segments, output_tokens=1, cache_salt=second_salt), 1.0)
+        return ends(drain(engine))["b"].cached_tokens
+
+    assert cached("one") == 48
+    assert cached("another") == 0

@@ -1,0 +1,143 @@
+"""The engines of a run: which of them has something to tell next, and what routing sees of each."""
+
+from __future__ import annotations
+
+import math
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING
+
+from roadworthy.simulate.counters import added
+from roadworthy.twin.engine import Engine
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from roadworthy.twin.config import TwinConfig
+    from roadworthy.twin.requests import EngineStats, Output, TwinRequest
+
+
+class SimulatedEngine:
+    """One twin as the gateway knows it (a ``route.values.EndpointView``).
+
+    ``in_flight`` is counted at dispatch and never stale; ``waiting`` and ``kv_usage_ratio`` are those of the last
+    scrape. ``healthy`` is False while it is down.
+    """
+
+    __slots__ = (
+        "_before",
+        "at",
+        "config",
+        "draining",
+        "healthy",
+        "in_flight",
+        "kv_usage_ratio",
+        "last_dispatch",
+        "models",
+        "twin",
+        "url",
+        "waiting",
+    )
+
+    def __init__(self, at: int, config: TwinConfig) -> None:
+        self.at = at
+        self.url = engine_name(at)
+        self.config = config
+        self.models = frozenset(config.models)
+        self.healthy, self.draining = True, False
+        self.last_dispatch = 0
+        self._before: list[EngineStats] = []
+        self._start()
+
+    def restart(self) -> None:
+        """A new process: it holds nothing and knows nothing."""
+        self._before.append(self.twin.stats())
+        self._start()
+
+    def stats(self) -> EngineStats:
+        """The counters of all its processes together, and the state of the last."""
+        now = self.twin.stats()
+        for before in self._before:
+            now = added(now, before)
+        return now
+
+    def _start(self) -> None:
+        self.twin = Engine(self.config)
+        self.in_flight = self.waiting = 0
+        self.kv_usage_ratio = 0.0
+
+    def scrape(self) -> None:
+        """What `/metrics` would say now."""
+        stats = self.twin.stats()
+        self.waiting = stats.waiting
+        self.kv_usage_ratio = stats.kv_usage_ratio
+
+
+class Fleet:
+    """All engines, and whose turn it is.
+
+    The heap holds (moment, engine, ticket) for each engine that has something to do; an entry whose ticket is not the
+    engine's current one is void.
+    """
+
+    def __init__(self, configs: Sequence[TwinConfig]) -> None:
+        if not configs:
+            raise ValueError("no engine to simulate")
+        self.engines = tuple(SimulatedEngine(at, config) for at, config in enumerate(configs))
+        self.by_url = {engine.url: engine for engine in self.engines}
+        self._due: list[tuple[float, int, int]] = []
+        self._tickets = [0] * len(self.engines)
+
+    def add(self, engine: SimulatedEngine, request: TwinRequest, now_s: float) -> None:
+        """Give ``request`` to ``engine``; raises Refused when its queue is full."""
+        engine.twin.add(request, now_s)
+        self._reschedule(engine)
+
+    def run(self, until_s: float) -> tuple[SimulatedEngine, tuple[Output, ...]] | None:
+        """Let engines work until the first of them has something to tell, at most until ``until_s``; None when none
+        has by then."""
+        due, tickets, engines = self._due, self._tickets, self.engines
+        while due:
+            at_s, at, ticket = due[0]
+            if ticket != tickets[at]:
+                heappop(due)
+                continue
+            if at_s >= until_s:
+                return None
+            heappop(due)
+            engine = engines[at]
+            other_s = due[0][0] if due else math.inf
+            outputs = engine.twin.advance(min(until_s, other_s), stop_at_output=True)
+            self._reschedule(engine)
+            if outputs:
+                return engine, outputs
+        return None
+
+    def scrape(self) -> None:
+        """Look at every engine that is up."""
+        for engine in self.engines:
+            if engine.healthy:
+                engine.scrape()
+
+    def lose(self, engine: SimulatedEngine) -> None:
+        """The engine dies with all it has; ``find_again`` brings it back, empty."""
+        engine.healthy = False
+        engine.restart()
+        self._tickets[engine.at] += 1
+
+    def find_again(self, engine: SimulatedEngine) -> None:
+        engine.healthy = True
+
+    def _reschedule(self, engine: SimulatedEngine) -> None:
+        at = engine.at
+        ticket = self._tickets[at] = self._tickets[at] + 1
+        next_s = engine.twin.next_event_s()
+        if next_s is not None:
+            heappush(self._due, (next_s, at, ticket))
+        if len(self._due) > 64 + 4 * len(self.engines):
+            self._due = [entry for entry in self._due if entry[2] == self._tickets[entry[1]]]
+            heapify(self._due)
+
+
+def engine_name(at: int) -> str:
+    """What the simulated engine at ``at`` is called."""
+    return f"engine-{at}"

@@ -1,0 +1,81 @@
+"""One request on its way through a simulated service, and the gate that it passes first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from roadworthy.advise.arrivals import PlannedRequest
+    from roadworthy.core.errors import Refused
+    from roadworthy.route.govern.values import Ending, Grant, Permit
+    from roadworthy.route.state import Placement
+    from roadworthy.route.values import RouteRequest
+    from roadworthy.simulate.fleet import SimulatedEngine
+
+
+class Flight:
+    """A request from its arrival to its end. ``grant`` and ``permit`` are governance's, None without it; ``engine`` and
+    ``placement`` are None until it is dispatched; ``order`` names it towards the engine."""
+
+    __slots__ = ("asked", "engine", "grant", "order", "permit", "placement", "planned", "priority", "waited_s")
+
+    def __init__(self, planned: PlannedRequest, asked: RouteRequest, order: int) -> None:
+        self.planned = planned
+        self.asked = asked
+        self.order = order
+        self.priority = 0
+        self.waited_s = 0.0
+        self.grant: Grant | None = None
+        self.permit: Permit | None = None
+        self.engine: SimulatedEngine | None = None
+        self.placement: Placement | None = None
+
+
+class Gate(Protocol):
+    """What stands before the engines: who may go now, who waits, who is turned away."""
+
+    @property
+    def waiting(self) -> int:
+        """Flights that wait."""
+
+    def arrive(self, flight: Flight, now_s: float) -> bool:
+        """Whether ``flight`` may go now; False: it waits until ``ready`` names it. Raises Refused."""
+
+    def leave(self, flight: Flight, ending: Ending, now_s: float, *, output_tokens: int, cached_tokens: int) -> None:
+        """``flight``, which went, is over."""
+
+    def ready(self, now_s: float) -> Sequence[Flight]:
+        """Those that waited and may go now."""
+
+    def expired(self, now_s: float) -> Sequence[tuple[Flight, Refused]]:
+        """Those that waited too long."""
+
+    def fleet_changed(self, engines: Sequence[SimulatedEngine]) -> None:
+        """An engine went down or came back."""
+
+
+class OpenGate:
+    """Everybody may go at once, with a tenant's priority towards the engine."""
+
+    waiting = 0
+
+    def __init__(self, priorities: dict[str, int]) -> None:
+        self._priorities = priorities
+
+    def arrive(self, flight: Flight, now_s: float) -> bool:  # noqa: ARG002 - the clock is the protocol's
+        flight.priority = self._priorities.get(flight.planned.tenant, 0)
+        return True
+
+    def leave(
+        self, flight: Flight, ending: Ending, now_s: float, *, output_tokens: int, cached_tokens: int
+    ) -> None: ...
+
+    def ready(self, now_s: float) -> Sequence[Flight]:  # noqa: ARG002
+        return ()
+
+    def expired(self, now_s: float) -> Sequence[tuple[Flight, Refused]]:  # noqa: ARG002
+        return ()
+
+    def fleet_changed(self, engines: Sequence[SimulatedEngine]) -> None: ...
