@@ -68,7 +68,7 @@ def _rule(path: str, rule: Rule, values: Mapping[str, Any]) -> Iterator[Problem]
     for key, stated, action in (
         ("model", rule.model is not None, "degrade"),
         ("message", rule.message is not None, "refuse"),
-        ("queue", f"{path}.queue" in values, "queue"),
+        ("queue", rule.queue != "low", "queue"),
     ):
         if stated and rule.action != action:
             yield Problem(
