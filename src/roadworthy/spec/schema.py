@@ -24,18 +24,15 @@ from roadworthy.spec.values import (
     GatewaySpec,
     ModelRef,
     Nics,
-    Quantiles,
-    RequestProfile,
-    Sessions,
     Sla,
     Tenant,
 )
+from roadworthy.spec.workload_schema import MAX_TOKENS, WORKLOAD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SCHEMA_VERSION = 1
-MAX_TOKENS = 16 * 2**20
 MAX_DAILY = 10**15
 
 
@@ -45,18 +42,6 @@ def _sla(values: dict[str, Any]) -> Sla:
         values |= {"goodput_per_s": asked.per_s, "goodput_ratio": asked.ratio}
     return Sla(**values)
 
-
-_TOKENS = kinds.whole_number(most=MAX_TOKENS, example="512", what="a count of tokens")
-
-QUANTILES = Section(
-    cls=Quantiles,
-    doc="Tokens at three percentiles; they rise.",
-    fields=(
-        Field(key="p50", attribute="p50", value=_TOKENS, doc="Half of the requests have at most this many."),
-        Field(key="p90", attribute="p90", value=_TOKENS, doc="Nine in ten have at most this many."),
-        Field(key="p99", attribute="p99", value=_TOKENS, doc="All but one in a hundred have at most this many."),
-    ),
-)
 
 MODEL = Section(
     cls=ModelRef,
@@ -178,67 +163,6 @@ ENGINE = Section(
             value=Settings(),
             doc="Engine settings you insist on, in the engine's spelling (`max_num_seqs: 64`). The plan keeps them and "
             "chooses the others. What takes JSON on the command line is written as text in quotes.",
-        ),
-    ),
-)
-
-SESSIONS = Section(
-    cls=Sessions,
-    doc="Conversations of several turns; each turn's prompt repeats what was said before.",
-    fields=(
-        Field(
-            key="turns",
-            attribute="turns",
-            value=kinds.plain_number(least=1, most=10_000, example="4"),
-            doc="Mean turns of one conversation; 1 means single requests.",
-        ),
-        Field(
-            key="think_time",
-            attribute="think_time_s",
-            value=kinds.duration(example="5s"),
-            doc="Mean pause before the next turn.",
-        ),
-    ),
-)
-
-WORKLOAD = Section(
-    cls=RequestProfile,
-    doc="What the users send.",
-    fields=(
-        Field(key="prompt_tokens", attribute="prompt_tokens", value=QUANTILES, doc="Lengths of prompts."),
-        Field(key="output_tokens", attribute="output_tokens", value=QUANTILES, doc="Lengths of answers."),
-        Field(
-            key="rate",
-            attribute="rate_per_s",
-            value=kinds.rate(),
-            doc="Requests arriving; a bare number is a second's.",
-        ),
-        Field(
-            key="shared_prefix",
-            attribute="shared_prefix_ratio",
-            value=kinds.ratio(),
-            doc="Share of each first prompt that all requests have in common, such as a system prompt.",
-        ),
-        Field(
-            key="sessions",
-            attribute="sessions",
-            value=SESSIONS,
-            doc="Multi-turn use; left out, every request is its own.",
-        ),
-        Field(
-            key="draft_acceptance",
-            attribute="draft_acceptance_ratio",
-            preset="assumed by method: 80% for an MTP layer, 65% for EAGLE, 30% for n-grams",
-            value=kinds.ratio(),
-            doc="With speculative decoding: how likely a drafted token is kept, given that those before it were. Your "
-            "engine's metrics give it (`vllm:spec_decode_num_accepted_tokens_per_pos`).",
-        ),
-        Field(
-            key="expert_skew",
-            attribute="expert_skew",
-            value=kinds.plain_number(least=0, most=2, example="0.5"),
-            doc="How unevenly the traffic uses a model's experts: the exponent of Zipf's law over them. `0` is even; "
-            "at the default the fullest of 32 expert-parallel ranks carries about twice the mean.",
         ),
     ),
 )

@@ -14,6 +14,9 @@ from roadworthy.spec.gateway_values import TlsSpec
 from roadworthy.spec.governance_values import GovernanceSpec
 from roadworthy.spec.kubernetes import KubernetesSpec
 from roadworthy.spec.routing_values import Lanes, RoutingSpec
+from roadworthy.spec.workload_values import Quantiles as Quantiles
+from roadworthy.spec.workload_values import RequestProfile as RequestProfile
+from roadworthy.spec.workload_values import Sessions as Sessions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -122,43 +125,6 @@ class EngineSpec:
     endpoints: tuple[Endpoint, ...] = ()
     # a read-only mapping cannot be hashed; leaving it out keeps equal documents equal in hash
     settings: Mapping[str, Scalar] = field(default_factory=lambda: MappingProxyType({}), hash=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quantiles:
-    """Tokens at the 50th, 90th and 99th percentile; they rise."""
-
-    p50: int
-    p90: int
-    p99: int
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.p50 <= self.p90 <= self.p99:
-            raise ValueError(f"quantiles must rise from 1: p50 {self.p50}, p90 {self.p90}, p99 {self.p99}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sessions:
-    """Multi-turn conversations: mean turns of one, and the pause a person takes before the next turn."""
-
-    turns: float = 1.0
-    think_time_s: float = 5.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestProfile:
-    """What the users send. ``rate_per_s`` counts requests; ``shared_prefix_ratio`` is the share of each first
-    prompt that is common to all requests (a system prompt). ``draft_acceptance_ratio`` is the chance that a drafted
-    token is accepted, given those before it (None: assumed by method); ``expert_skew`` is Zipf's exponent of how often
-    their tokens pick each expert (0: all alike)."""
-
-    prompt_tokens: Quantiles = Quantiles(p50=512, p90=1024, p99=2048)
-    output_tokens: Quantiles = Quantiles(p50=128, p90=256, p99=512)
-    rate_per_s: float = 1.0
-    shared_prefix_ratio: float = 0.0
-    sessions: Sessions = Sessions()
-    draft_acceptance_ratio: float | None = None
-    expert_skew: float = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,7 +254,7 @@ class Deployment:
     model: ModelRef
     cluster: ClusterSpec = ClusterSpec()
     engine: EngineSpec = EngineSpec()
-    workload: RequestProfile = RequestProfile()
+    workload: RequestProfile = field(default_factory=RequestProfile)
     sla: Sla = Sla()
     tenants: tuple[Tenant, ...] = ()
     gateway: GatewaySpec = GatewaySpec()

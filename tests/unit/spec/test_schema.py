@@ -72,7 +72,9 @@ def test_a_key_is_required_exactly_when_its_field_has_no_default() -> None:
         "engine.endpoints[].url", "tenants[].id", "gateway.lanes.long.above_tokens",
         "governance.alert.smtp.host", "governance.alert.smtp.from", "governance.alert.smtp.to[]",
         "governance.rules[].name", "governance.rules[].when[]",
+        "workload.mix[].kind",
         *(f"workload.{name}_tokens.{p}" for name in ("prompt", "output") for p in ("p50", "p90", "p99")),
+        *(f"workload.mix[].{name}_tokens.{p}" for name in ("prompt", "added", "output") for p in ("p50", "p90", "p99")),
     }  # fmt: skip
 
 
