@@ -112,7 +112,7 @@ class LoadClient:
 
     async def generate(self, request: GenerateRequest) -> Outcome:
         """Stream one chat completion to its end, or to its failure."""
-        reader = AnswerReader()
+        reader = AnswerReader(keep_text=request.keep_text)
         cut = await self._exchange(reader, self._head_and_body(request))
         return reader.outcome(self._now_s(), cut=cut)
 
@@ -163,15 +163,18 @@ class LoadClient:
         return fresh, False
 
     def _head_and_body(self, request: GenerateRequest) -> bytes:
-        body = {
+        body: dict[str, object] = {
             "model": self._model,
             "messages": [{"role": role, "content": text} for role, text in request.messages],
             "max_tokens": request.output_tokens,
-            "ignore_eos": True,
             "temperature": 0,
             "stream": True,
             "stream_options": {"include_usage": True},
         }
+        if request.to_its_end:
+            body["ignore_eos"] = True
+        if request.priority is not None:
+            body["priority"] = request.priority
         payload = json.dumps(body).encode()
         path = "/v1/chat/completions"
         return self._head("POST", path, key=request.key, session=request.session, length=len(payload)) + payload

@@ -16,6 +16,8 @@ from roadworthy.bench.client import Outcome
 MAX_ERROR_CHARS = 160
 MAX_ERROR_BODY_BYTES = 65536
 _TOKEN_KEYS = ("content", "reasoning", "reasoning_content", "tool_calls")
+_TEXT_MARK = b'"content":"'
+_QUOTE = ord('"')
 
 
 def is_simulated(label: str) -> bool:
@@ -24,12 +26,17 @@ def is_simulated(label: str) -> bool:
 
 
 class AnswerReader:
-    """Collects one answer. Call ``head`` once, ``feed`` for each piece of the body, then ``outcome`` once."""
+    """Collects one answer. Call ``head`` once, ``feed`` for each piece of the body, then ``outcome`` once.
 
-    __slots__ = ("_cached", "_data", "_done", "_error", "_is_stream", "_n_in", "_n_out", "_simulated", "_status",
-                 "_tail", "_text", "_times_s")  # fmt: skip
+    Args:
+        keep_text: whether the outcome has the text; without it the text of most events is never looked at.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_cached", "_data", "_done", "_error", "_is_stream", "_keep_text", "_n_in", "_n_out", "_simulated",
+                 "_status", "_tail", "_text", "_times_s")  # fmt: skip
+
+    def __init__(self, *, keep_text: bool = True) -> None:
+        self._keep_text = keep_text
         self._status = 0
         self._is_stream = False
         self._simulated = False
@@ -56,6 +63,17 @@ class AnswerReader:
         if not self._is_stream:
             if len(self._tail) < MAX_ERROR_BODY_BYTES:
                 self._tail += data
+            return
+        if (
+            not self._keep_text
+            and not self._tail
+            and not self._data
+            and data.startswith(b"data: {")
+            and data.find(b"\n") == len(data) - 2
+            and data.endswith(b"}\n\n")
+            and _is_usual(data)
+        ):
+            self._times_s.append(now_s)
             return
         lines = (self._tail + data if self._tail else data).split(b"\n")
         self._tail = lines.pop()
@@ -95,6 +113,9 @@ class AnswerReader:
         if data == b"[DONE]":
             self._done = True
             return
+        if not self._keep_text and data.startswith(b"{") and data.endswith(b"}") and _is_usual(data):
+            self._times_s.append(now_s)  # several events in one read
+            return
         try:
             event = json.loads(data)
             self._read(event, now_s)
@@ -125,6 +146,14 @@ class AnswerReader:
         elif not _carries_tokens(delta):
             return
         self._times_s.append(now_s)
+
+
+def _is_usual(event: bytes) -> bool:
+    """Whether ``event`` surely carries a piece of text and nothing else that counts."""
+    at = event.find(_TEXT_MARK)
+    if at < 0 or event[at + len(_TEXT_MARK)] == _QUOTE:
+        return False
+    return not (b'"usage":{' in event or b'"error":' in event or b'"role":' in event)
 
 
 def _carries_tokens(delta: dict[str, Any]) -> bool:

@@ -1,9 +1,10 @@
-"""The load that a workload describes: a seeded, open-loop schedule of multi-turn sessions.
+"""The load that a workload describes: a seeded schedule of multi-turn sessions.
 
-Open loop means that a session starts when the schedule says, whatever the service does meanwhile. Sessions start by
-a Poisson process; ``rate_per_s`` of the profile counts requests, so sessions start at ``rate_per_s / turns``. A
-session's number of turns is geometric with that mean. Its next turn is sent after the previous answer ended plus an
-exponential think time, and its prompt is the whole conversation so far plus new text.
+It is an open loop unless the profile asks for users: a session starts when the schedule says, whatever the service
+does meanwhile. Sessions start by the profile's pattern, Poisson unless it says otherwise; ``rate_per_s`` counts
+requests, so sessions start at ``rate_per_s / turns``. A session's number of turns is geometric with that mean. Its
+next turn is sent after the previous answer ended plus an exponential think time, and its prompt is the whole
+conversation so far plus new text. In a closed loop every user starts a session when the last one has ended.
 
 Lengths follow the document's quantiles: ``ln(tokens)`` is piecewise linear in the standard normal score, through
 P50, P90 and P99. Between P50 and P90 that is a lognormal, mirrored below the median; above P90 the slope changes to
@@ -20,11 +21,13 @@ from __future__ import annotations
 import math
 import random
 from bisect import bisect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from roadworthy.advise.mixes import SessionKind, mean_turns, session_kinds
+from roadworthy.advise.patterns import ramp_length_s, start_times
 from roadworthy.twin.prompt import Segment, segment_tokens
 
 if TYPE_CHECKING:
@@ -35,11 +38,15 @@ _Z90, _Z99 = 1.2815515655446004, 2.3263478740408408
 
 SHARED_SEGMENT = "system"
 
+AFTER_FAILURE_S = 0.1
+"""Pause of a user of a closed loop after a failed request, so that a service that is down is not asked in a spin."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRequest:
     """One request of the schedule. ``turn`` counts from 0, of ``turns`` in its session; ``segments`` name the text
-    of the prompt, ``answer_id`` the text that the answer will be in the next turn's prompt."""
+    of the prompt, ``answer_id`` the text that the answer will be in the next turn's prompt. ``kind`` is its part of a
+    mix. ``said`` are (role, text) pairs where the load replays real texts; they are then the prompt."""
 
     t_sched_s: float
     session: int
@@ -49,6 +56,8 @@ class PlannedRequest:
     output_tokens: int
     segments: tuple[Segment, ...]
     tenant: str = ""
+    kind: str = ""
+    said: tuple[tuple[str, str], ...] = ()
 
     @property
     def answer_id(self) -> str:
@@ -62,6 +71,27 @@ def draw_tokens(quantiles: Quantiles, rng: random.Random) -> int:
     to_p99 = math.log(quantiles.p99 / quantiles.p90) / (_Z99 - _Z90)
     log_ratio = to_p90 * min(z, _Z90) + to_p99 * max(0.0, z - _Z90)
     return max(1, round(quantiles.p50 * math.exp(log_ratio)))
+
+
+class Schedule(Protocol):
+    """What a load is to the driver and to a simulation: synthetic (:class:`Arrivals`) or replayed."""
+
+    @property
+    def has_sessions(self) -> bool:
+        """Whether conversations have several turns, so that a client names them."""
+
+    @property
+    def asked_rate_per_s(self) -> float | None:
+        """Requests a second that the schedule was asked for; None when that is for the service to decide."""
+
+    def first_turns(self) -> Iterator[PlannedRequest]:
+        """Requests that start at their own time, by ``t_sched_s``, anew on each call."""
+
+    def follow_up(self, request: PlannedRequest, *, finished_s: float, output_tokens: int) -> PlannedRequest | None:
+        """What comes after ``request`` ended at ``finished_s`` with ``output_tokens``, if anything."""
+
+    def after_failure(self, request: PlannedRequest, *, finished_s: float) -> PlannedRequest | None:
+        """What comes after ``request`` failed, if anything."""
 
 
 class Arrivals:
@@ -97,55 +127,104 @@ class Arrivals:
         if max_context_tokens is not None and max_context_tokens < 2:
             raise ValueError(f"max_context_tokens {max_context_tokens} has no room for one token in and one out")
         self._profile = profile
+        self._kinds = session_kinds(profile)
+        self._kind_weights = tuple(accumulate(kind.weight for kind in self._kinds))
+        self._mean_turns = mean_turns(self._kinds)
         self._seed = seed
         self._requests = requests
         self._duration_s = math.inf if duration_s is None else duration_s
-        self._tenants = tuple(tenant.id for tenant in tenants)
-        self._cumulative_weights = tuple(accumulate(tenant.weight for tenant in tenants))
+        self._tenants = _Senders(self._kinds, tenants)
         self._max_context_tokens = math.inf if max_context_tokens is None else max_context_tokens
-        self._rng_of_session: dict[int, random.Random] = {}
+        self._under_way: dict[int, tuple[random.Random, SessionKind]] = {}
         self._single_turn_rng = random.Random()  # seeding one again costs a third of making one
+        self._starts = _Starts(seed, requests)
 
     @property
     def has_sessions(self) -> bool:
         """Whether conversations have several turns, so that a client names them."""
-        return self._profile.sessions.turns > 1
+        return self._mean_turns > 1
+
+    @property
+    def closed(self) -> bool:
+        """Whether a number of users decides when sessions start."""
+        return self._profile.arrivals.pattern == "closed"
+
+    @property
+    def asked_rate_per_s(self) -> float | None:
+        """Requests a second over the whole run; None in a closed loop."""
+        pattern = self._profile.arrivals
+        if self.closed:
+            return None
+        if pattern.pattern == "ramp" and pattern.to_rate_per_s is not None:
+            return (self._profile.rate_per_s + pattern.to_rate_per_s) / 2
+        return self._profile.rate_per_s
 
     def first_turns(self) -> Iterator[PlannedRequest]:
-        """The first request of every session, by ``t_sched_s``, starting anew on each call."""
-        rng = random.Random(f"{self._seed}:arrivals")
-        session_rate_per_s = self._profile.rate_per_s / self._profile.sessions.turns
-        now_s, left = 0.0, self._requests
-        for session in count():
-            now_s += rng.expovariate(session_rate_per_s)
-            if now_s > self._duration_s or left == 0:
+        """The first request of every session that starts by itself, by ``t_sched_s``, starting anew on each call."""
+        self._starts = _Starts(self._seed, self._requests)
+        self._under_way.clear()
+        times_s = iter([0.0] * self._profile.arrivals.users) if self.closed else self._start_times()
+        for time_s in times_s:
+            first = self._start(time_s)
+            if first is None:
                 return
-            turns = self._draw_turns(rng)
-            if left is not None:
-                turns = min(turns, left)
-                left -= turns
-            yield self._first(session, now_s, turns)
+            yield first
 
     def follow_up(self, request: PlannedRequest, *, finished_s: float, output_tokens: int) -> PlannedRequest | None:
         """The next turn after ``request`` ended at ``finished_s`` with ``output_tokens``; None when it was the last.
 
-        Ask once for each turn, in the order of the session's turns.
+        In a closed loop the user's next session comes after the last turn. Ask once for each turn, in the order of the
+        session's turns.
         """
-        rng = self._rng_of_session.get(request.session)
-        if rng is None or request.turn + 1 >= request.turns:
-            self._rng_of_session.pop(request.session, None)
+        following = self._next_turn(request, finished_s, output_tokens)
+        if following is None and self.closed:
+            return self._start(finished_s)
+        return following
+
+    def after_failure(self, request: PlannedRequest, *, finished_s: float) -> PlannedRequest | None:
+        """A failed turn ends its conversation; in a closed loop its user starts another."""
+        self._under_way.pop(request.session, None)
+        return self._start(finished_s + AFTER_FAILURE_S) if self.closed else None
+
+    def _start_times(self) -> Iterator[float]:
+        pattern, rate_per_s = self._profile.arrivals, self._profile.rate_per_s / self._mean_turns
+        length_s = self._duration_s
+        if pattern.pattern == "ramp" and length_s == math.inf and self._requests is not None:
+            last_per_s = (pattern.to_rate_per_s or self._profile.rate_per_s) / self._mean_turns
+            length_s = ramp_length_s(rate_per_s, last_per_s, max(1, round(self._requests / self._mean_turns)))
+        return start_times(pattern, rate_per_s, self._starts.rng, length_s=length_s)
+
+    def _start(self, t_sched_s: float) -> PlannedRequest | None:
+        """The first turn of the next session, or None when the schedule is at its end."""
+        starts = self._starts
+        if t_sched_s > self._duration_s or starts.left == 0:
             return None
+        kind = self._kinds[0]
+        if len(self._kinds) > 1:
+            kind = self._kinds[bisect(self._kind_weights, starts.rng.random() * self._kind_weights[-1])]
+        turns = _draw_turns(kind.turns, starts.rng)
+        if starts.left is not None:
+            turns = min(turns, starts.left)
+            starts.left -= turns
+        return self._first(next(starts.sessions), t_sched_s, turns, kind)
+
+    def _next_turn(self, request: PlannedRequest, finished_s: float, output_tokens: int) -> PlannedRequest | None:
+        held = self._under_way.get(request.session)
+        if held is None or request.turn + 1 >= request.turns:
+            self._under_way.pop(request.session, None)
+            return None
+        rng, kind = held
         turn = request.turn + 1
-        think_s = (
-            rng.expovariate(1 / self._profile.sessions.think_time_s) if self._profile.sessions.think_time_s else 0.0
-        )
-        drawn = draw_tokens(self._profile.prompt_tokens, rng)
-        new_tokens = max(1, round(drawn * (1 - self._profile.shared_prefix_ratio)))
+        think_s = rng.expovariate(1 / kind.think_time_s) if kind.think_time_s else 0.0
+        if kind.added_tokens is None:
+            new_tokens = max(1, round(draw_tokens(kind.prompt_tokens, rng) * (1 - kind.shared_prefix_ratio)))
+        else:
+            new_tokens = draw_tokens(kind.added_tokens, rng)
         answer = (Segment(request.answer_id, output_tokens),) if output_tokens else ()
         segments = (*request.segments, *answer, Segment(f"s{request.session}.{turn}u", new_tokens))
-        output = draw_tokens(self._profile.output_tokens, rng)
+        output = draw_tokens(kind.output_tokens, rng)
         if segment_tokens(segments) + output > self._max_context_tokens:
-            del self._rng_of_session[request.session]
+            del self._under_way[request.session]
             return None
         return PlannedRequest(
             t_sched_s=finished_s + think_s,
@@ -156,22 +235,24 @@ class Arrivals:
             output_tokens=output,
             segments=segments,
             tenant=request.tenant,
+            kind=request.kind,
         )
 
-    def _first(self, session: int, t_sched_s: float, turns: int) -> PlannedRequest:
+    def _first(self, session: int, t_sched_s: float, turns: int, kind: SessionKind) -> PlannedRequest:
         if turns > 1:
-            rng = self._rng_of_session[session] = random.Random(f"{self._seed}:{session}")
+            rng = random.Random(f"{self._seed}:{session}")
+            self._under_way[session] = (rng, kind)
         else:
             rng = self._single_turn_rng
             rng.seed(f"{self._seed}:{session}")
-        tenant = self._draw_tenant(rng)
-        prompt = draw_tokens(self._profile.prompt_tokens, rng)
-        output = draw_tokens(self._profile.output_tokens, rng)
+        tenant = self._tenants.draw(kind, rng)
+        prompt = draw_tokens(kind.prompt_tokens, rng)
+        output = draw_tokens(kind.output_tokens, rng)
         if prompt + output > self._max_context_tokens:
             output = min(output, int(self._max_context_tokens) // 2)
             prompt = min(prompt, int(self._max_context_tokens) - output)
-        shared = min(round(prompt * self._profile.shared_prefix_ratio), prompt - 1)
-        system = (Segment(SHARED_SEGMENT, shared),) if shared > 0 else ()
+        shared = min(round(prompt * kind.shared_prefix_ratio), prompt - 1)
+        system = (Segment(shared_segment(kind.name), shared),) if shared > 0 else ()
         return PlannedRequest(
             t_sched_s=t_sched_s,
             session=session,
@@ -181,17 +262,48 @@ class Arrivals:
             output_tokens=output,
             segments=(*system, Segment(f"s{session}.0u", prompt - max(0, shared))),
             tenant=tenant,
+            kind=kind.name,
         )
 
-    def _draw_turns(self, rng: random.Random) -> int:
-        """Geometric from 1 with the profile's mean: a session goes on with probability 1 - 1/mean."""
-        mean = self._profile.sessions.turns
-        go_on_ratio = 1 - 1 / mean
-        if go_on_ratio <= 0:
-            return 1
-        return 1 + math.floor(math.log(1 - rng.random()) / math.log(go_on_ratio))
 
-    def _draw_tenant(self, rng: random.Random) -> str:
-        if not self._tenants:
-            return ""
-        return self._tenants[bisect(self._cumulative_weights, rng.random() * self._cumulative_weights[-1])]
+def shared_segment(kind: str) -> str:
+    """Name of the text that all prompts of ``kind`` begin with."""
+    return f"{SHARED_SEGMENT}.{kind}" if kind else SHARED_SEGMENT
+
+
+class _Starts:
+    """How far the schedule has come: what a new run starts anew."""
+
+    def __init__(self, seed: int, requests: int | None) -> None:
+        self.rng = random.Random(f"{seed}:arrivals")
+        self.sessions = count()
+        self.left = requests
+
+
+class _Senders:
+    """Who sends each kind of session: its tenants, or all, by weight."""
+
+    def __init__(self, kinds: Sequence[SessionKind], tenants: Sequence[Tenant]) -> None:
+        known = {tenant.id for tenant in tenants}
+        strangers = sorted({name for kind in kinds for name in kind.tenants if name not in known})
+        if strangers and tenants:
+            raise ValueError(f"the mix names tenants that do not exist: {', '.join(strangers)}")
+        self._of: Mapping[str, tuple[tuple[str, ...], tuple[float, ...]]] = {
+            kind.name: _shares([one for one in tenants if not kind.tenants or one.id in kind.tenants]) for kind in kinds
+        }
+
+    def draw(self, kind: SessionKind, rng: random.Random) -> str:
+        names, cumulative = self._of[kind.name]
+        return names[bisect(cumulative, rng.random() * cumulative[-1])] if names else ""
+
+
+def _shares(tenants: Sequence[Tenant]) -> tuple[tuple[str, ...], tuple[float, ...]]:
+    return tuple(one.id for one in tenants), tuple(accumulate(one.weight for one in tenants))
+
+
+def _draw_turns(mean: float, rng: random.Random) -> int:
+    """Geometric from 1 with that mean: a session goes on with probability 1 - 1/mean."""
+    go_on_ratio = 1 - 1 / mean
+    if go_on_ratio <= 0:
+        return 1
+    return 1 + math.floor(math.log(1 - rng.random()) / math.log(go_on_ratio))

@@ -9,23 +9,34 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
+Role = Literal["system", "user", "assistant"]
+
 
 class Message(NamedTuple):
     """One message of a conversation."""
 
-    role: Literal["system", "user", "assistant"]
+    role: Role
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerateRequest:
     """One streamed chat completion. The answer is exactly ``output_tokens`` long where the engine can be told to
-    ignore its stop token; ``key`` is the tenant's, None sends no ``Authorization``."""
+    ignore its stop token; ``key`` is the tenant's, None sends no ``Authorization``.
+
+    Args:
+        keep_text: whether the answer's text is wanted; reading it costs more than all else.
+        to_its_end: the answer has ``output_tokens`` whatever the model would say; False lets it stop by itself.
+        priority: sent to the engine, lower goes first; None sends none, which engines without priorities want.
+    """
 
     messages: tuple[Message, ...]
     output_tokens: int
     key: str | None = None
     session: str = ""
+    keep_text: bool = True
+    to_its_end: bool = True
+    priority: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +46,7 @@ class Outcome:
     Args:
         token_times_s: when each stream event that carries tokens was read, rising.
         t_end_s: when the answer ended, or failed.
-        text: the answer, to be carried into the next turn.
+        text: the answer, to be carried into the next turn; empty when the request did not ask to keep it.
         n_in: prompt tokens by the server's usage; None when it sent none.
         n_out: output tokens by the server's usage; None when it sent none.
         cached_tokens: prompt tokens from the prefix cache, None when the server does not say.

@@ -1,8 +1,9 @@
 """Open-loop load: every request leaves at its time, however slow the service is.
 
 A slow answer delays nothing but its own session's next turn, which the schedule places after the answer by design.
-What the driver itself adds, it reports: ``t_send_s - t_sched_s`` of every record is its lateness. Time comes in as
-``now_s`` and passes by ``asyncio.sleep``, so that a test can run an hour of load on a loop with a clock of its own.
+What the driver itself adds, it reports: ``t_send_s - t_sched_s`` of every record is its lateness, and a pulse measures
+how late this loop gets to what is due, which is also how late it may read what has arrived. Time comes in as ``now_s``
+and passes by ``asyncio.sleep``, so that a test can run an hour of load on a loop with a clock of its own.
 """
 
 from __future__ import annotations
@@ -19,7 +20,11 @@ from roadworthy.bench.prompts import Calibration, conversation
 from roadworthy.core.records import RequestRecord
 
 if TYPE_CHECKING:
-    from roadworthy.advise.arrivals import Arrivals, PlannedRequest
+    from roadworthy.advise.arrivals import PlannedRequest, Schedule
+
+PULSE_S = 0.02
+STALL_S = 1.0
+"""A pulse later than this is no busy moment: the process or its machine stood still."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,6 +49,8 @@ class DriveResult:
         uncounted: answers without usage, whose tokens were counted as stream events.
         simulated: some answer came from an engine that calls itself simulated.
         partial: the run was stopped early.
+        lags_s: how late each pulse of the loop was.
+        stalls_s: (since the start, length) of each time that nothing ran: a suspended machine, a stopped process.
     """
 
     records: tuple[RequestRecord, ...]
@@ -52,6 +59,8 @@ class DriveResult:
     uncounted: int
     simulated: bool
     partial: bool
+    lags_s: tuple[float, ...] = ()
+    stalls_s: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,13 +69,15 @@ class Load:
 
     Args:
         keys: API key of each tenant id; a tenant that it lacks is sent without one.
+        priorities: engine priority of each tenant id; sent only where given.
         salt: makes this run's session ids and texts differ from another's.
         until_s: no turn is sent that the schedule places later than this, seconds after the start.
         max_concurrency: requests in flight at most; None, the honest choice for an SLA, sets no cap.
     """
 
-    arrivals: Arrivals
+    arrivals: Schedule
     keys: Mapping[str, str | None] = field(default_factory=dict)
+    priorities: Mapping[str, int] = field(default_factory=dict)
     calibration: Calibration = field(default_factory=Calibration)
     salt: str = ""
     until_s: float | None = None
@@ -103,10 +114,13 @@ class _Run:
         self._cut_sessions = 0
         self._uncounted = 0
         self._simulated = False
+        self._lags_s: list[float] = []
+        self._stalls_s: list[tuple[float, float]] = []
 
     async def to_end(self, stop: asyncio.Event) -> DriveResult:
         feeding = asyncio.create_task(self._feed())
         stopping = asyncio.create_task(stop.wait())
+        pulse = asyncio.create_task(self._pulse())
         try:
             await asyncio.wait({feeding, stopping}, return_when=asyncio.FIRST_COMPLETED)
             partial = not feeding.done()
@@ -114,9 +128,9 @@ class _Run:
             if not partial:
                 feeding.result()
         finally:
-            for task in (feeding, stopping):
+            for task in (feeding, stopping, pulse):
                 task.cancel()
-            await asyncio.gather(feeding, stopping, return_exceptions=True)
+            await asyncio.gather(feeding, stopping, pulse, return_exceptions=True)
         return DriveResult(
             records=tuple(self._records),
             abandoned=abandoned,
@@ -124,7 +138,21 @@ class _Run:
             uncounted=self._uncounted,
             simulated=self._simulated,
             partial=partial,
+            lags_s=tuple(self._lags_s),
+            stalls_s=tuple(self._stalls_s),
         )
+
+    async def _pulse(self) -> None:
+        due_s = self._now_s()
+        while True:
+            due_s += PULSE_S
+            await asyncio.sleep(max(0.0, due_s - self._now_s()))
+            now_s = self._now_s()
+            lag_s = max(0.0, now_s - due_s)
+            self._lags_s.append(lag_s)
+            if lag_s > STALL_S:
+                self._stalls_s.append((due_s - self._start_s, lag_s))
+            due_s = max(due_s, now_s - PULSE_S)  # pulses that a stall swallowed are not made up for
 
     async def _feed(self) -> None:
         """Start every session at its time, and wait for the last one to end."""
@@ -135,25 +163,29 @@ class _Run:
                 sessions.create_task(self._session(request, self._generate_request(request, messages)))
 
     async def _session(self, request: PlannedRequest, ready: GenerateRequest) -> None:
+        """One session turn by turn; in a closed loop the sessions of one user, one after the other."""
         answers: dict[str, str] = {}
         while True:
             outcome = await self._send(request, ready)
-            if outcome.error:
-                return
-            answers[request.answer_id] = outcome.text
-            following = self._load.arrivals.follow_up(
-                request,
-                finished_s=outcome.t_end_s - self._start_s,
-                output_tokens=_tokens_out(outcome),
-            )
+            following = self._following(request, outcome)
             if following is None:
                 return
             if self._load.until_s is not None and following.t_sched_s > self._load.until_s:
-                self._cut_sessions += 1
+                self._cut_sessions += following.turn > 0
                 return
+            if following.session != request.session:
+                answers = {}
+            else:
+                answers[request.answer_id] = outcome.text
             request = following
             ready = self._generate_request(request, self._conversation(request, answers))
             await self._sleep_until(request.t_sched_s)
+
+    def _following(self, request: PlannedRequest, outcome: Outcome) -> PlannedRequest | None:
+        finished_s = outcome.t_end_s - self._start_s
+        if outcome.error:
+            return self._load.arrivals.after_failure(request, finished_s=finished_s)
+        return self._load.arrivals.follow_up(request, finished_s=finished_s, output_tokens=_tokens_out(outcome))
 
     def _conversation(self, request: PlannedRequest, answers: Mapping[str, str]) -> tuple[Message, ...]:
         return conversation(request, answers, self._load.calibration, self._load.salt)
@@ -164,6 +196,8 @@ class _Run:
             output_tokens=request.output_tokens,
             key=self._load.keys.get(request.tenant),
             session=f"bench-{self._load.salt}-{request.session}",
+            keep_text=request.turn + 1 < request.turns and not request.said,
+            priority=self._load.priorities.get(request.tenant),
         )
 
     async def _send(self, request: PlannedRequest, ready: GenerateRequest) -> Outcome:
@@ -219,4 +253,5 @@ def _record(request: PlannedRequest, outcome: Outcome, *, t_send_s: float, start
         turn=request.turn,
         cached_tokens=outcome.cached_tokens,
         error=error,
+        kind=request.kind,
     )

@@ -25,6 +25,7 @@ class RequestRecord:
         itl_s: gaps between successive stream events, in order.
         tenant: id of the tenant it was sent as, empty without tenants.
         engine: where it ran, empty when the client cannot know.
+        kind: part of a mixed load that it belongs to, empty when the load is not mixed.
         cached_tokens: prompt tokens served from the prefix cache, None when the server does not say.
         error: why it failed, empty when ``ok``.
     """
@@ -43,6 +44,7 @@ class RequestRecord:
     turn: int = 0
     cached_tokens: int | None = None
     error: str = ""
+    kind: str = ""
 
     def __post_init__(self) -> None:
         if self.ok and self.t_first_s is None:

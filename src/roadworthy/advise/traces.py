@@ -1,0 +1,346 @@
+"""A recorded load, sent again: lines of a trace in, a schedule out.
+
+Times are those of the trace from its first request on, faster or slower by a factor, with long silences cut where
+that is asked; a trace without times starts its sessions by the profile's arrivals instead. Where a trace has lengths
+and no texts, texts are made up, equal where the trace says that they were equal. Where it has texts they are sent, and
+the recorded answers stand in the later turns, so that every replay asks the same.
+"""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from roadworthy.advise.arrivals import PlannedRequest
+from roadworthy.advise.patterns import start_times
+from roadworthy.advise.trace_formats import (
+    MOONCAKE_BLOCK_TOKENS,
+    LineError,
+    Said,
+    TraceFormat,
+    TraceLine,
+    format_of,
+    read_line,
+)
+from roadworthy.core.errors import Problem, SpecError
+from roadworthy.twin.prompt import Segment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from roadworthy.spec.values import RequestProfile, Tenant
+
+MOST_PROBLEMS = 20
+LONG_GAP_S = 60.0
+"""A silence that is worth a word: a replay waits through it."""
+
+_BYTES_PER_TOKEN = 4.0
+_DEFAULT_ANSWER_TOKENS = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """A trace as read.
+
+    Args:
+        lines: those that are worth sending, by time where they have times.
+        left_out: lines without an answer, refused or empty.
+        reordered: lines whose time was before that of the line above.
+        longest_gap_s: between two requests, and ``longest_gap_line`` the line after it.
+    """
+
+    format: TraceFormat
+    lines: tuple[TraceLine, ...]
+    left_out: int = 0
+    reordered: int = 0
+    longest_gap_s: float = 0.0
+    longest_gap_line: int = 0
+
+    @property
+    def timed(self) -> bool:
+        return self.lines[0].at_s is not None
+
+    @property
+    def length_s(self) -> float:
+        """First request to last, on the trace's clock; 0 without times."""
+        first, last = self.lines[0].at_s, self.lines[-1].at_s
+        return 0.0 if first is None or last is None else last - first
+
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of numbers from this trace must know."""
+        notes = []
+        if self.left_out:
+            notes.append(f"{self.left_out:,} lines of the trace were refused or had no answer, and are left out.")
+        if self.reordered:
+            notes.append(f"{self.reordered:,} lines of the trace were out of order in time, and were sorted.")
+        if self.longest_gap_s > LONG_GAP_S:
+            notes.append(
+                f"The trace is silent for {self.longest_gap_s:,.0f} s before line {self.longest_gap_line:,}; "
+                "--max-gap cuts such silences."
+            )
+        return tuple(notes)
+
+
+def read_trace(text: str, *, source: str) -> Trace:
+    """The trace in ``text``: JSON lines, one JSON list, or CSV with a header.
+
+    Raises:
+        SpecError: with the line of each problem, the first ``MOST_PROBLEMS`` of them.
+    """
+    problems: list[Problem] = []
+    kind: TraceFormat | None = None
+    found: list[tuple[int, TraceLine]] = []
+    left_out = 0
+    for number, mapping in _mappings(text, source, problems):
+        try:
+            kind = kind or format_of(mapping)
+            line = read_line(kind, mapping)
+        except (LineError, KeyError) as error:
+            problems.append(_problem(number, error))
+            if len(problems) >= MOST_PROBLEMS:
+                break
+            continue
+        if line.worth_sending:
+            found.append((number, line))
+        else:
+            left_out += 1
+    timed = sum(line.at_s is not None for _, line in found)
+    if found and 0 < timed < len(found):
+        number = next(number for number, line in found if (line.at_s is None) == (timed > len(found) / 2))
+        problems.append(
+            Problem(path=f"line {number}", seen="some lines with a time and some without", wanted="all or none")
+        )
+    if problems:
+        count = f"{len(problems)} problems" if len(problems) > 1 else "1 problem"
+        raise SpecError(f"{source}: {count}", problems=tuple(problems), hint="correct the lines, or take them out")
+    if not found or kind is None:
+        raise SpecError(f"{source}: no request in it", hint="a trace has one request in each line")
+    return _in_order(kind, found, left_out)
+
+
+def _in_order(kind: TraceFormat, found: list[tuple[int, TraceLine]], left_out: int) -> Trace:
+    reordered, longest_s, longest_line = 0, 0.0, 0
+    if found[0][1].at_s is not None:
+        times_s = [line.at_s or 0.0 for _, line in found]
+        reordered = sum(later < earlier for earlier, later in itertools.pairwise(times_s))
+        found.sort(key=lambda one: one[1].at_s or 0.0)
+        for (_, before), (number, after) in itertools.pairwise(found):
+            gap_s = (after.at_s or 0.0) - (before.at_s or 0.0)
+            if gap_s > longest_s:
+                longest_s, longest_line = gap_s, number
+    return Trace(
+        format=kind,
+        lines=tuple(line for _, line in found),
+        left_out=left_out,
+        reordered=reordered,
+        longest_gap_s=longest_s,
+        longest_gap_line=longest_line,
+    )
+
+
+def _problem(number: int, error: LineError | KeyError) -> Problem:
+    if isinstance(error, LineError):
+        return Problem(path=f"line {number}: {error.place}", seen=error.seen, wanted=error.wanted)
+    return Problem(path=f"line {number}", seen=f"no {error.args[0]}", wanted="the keys of the lines before")
+
+
+def _mappings(text: str, source: str, problems: list[Problem]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(line number, mapping) of each entry; what is not JSON becomes a problem."""
+    start = text.lstrip()[:1]
+    if start == "[":
+        yield from _entries(text, source)
+    elif start == "{":
+        for number, line in enumerate(text.splitlines(), start=1):
+            if not line.strip():
+                continue
+            try:
+                value = json.loads(line)
+            except ValueError as error:
+                problems.append(Problem(path=f"line {number}", seen=str(error), wanted="one JSON object in each line"))
+                if len(problems) >= MOST_PROBLEMS:
+                    return
+                continue
+            if not isinstance(value, dict):
+                problems.append(Problem(path=f"line {number}", seen=type(value).__name__, wanted="a JSON object"))
+                continue
+            yield number, value
+    elif start:
+        rows = csv.DictReader(text.splitlines())
+        for row in rows:
+            yield rows.line_num, {key: value for key, value in row.items() if key is not None}
+
+
+def _entries(text: str, source: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    try:
+        values = json.loads(text)
+    except ValueError as error:
+        raise SpecError(f"{source}: not JSON: {error}", hint="a trace is JSON lines, a JSON list or CSV") from None
+    for number, value in enumerate(values, start=1):
+        if not isinstance(value, dict):
+            raise SpecError(f"{source}: entry {number} is {type(value).__name__}, wanted a JSON object")
+        yield number, value
+
+
+class TraceSchedule:
+    """A :class:`~roadworthy.advise.arrivals.Schedule` that replays ``trace``.
+
+    Args:
+        profile: its arrivals and rate start the sessions of a trace without times; its think time is the pause before
+            a later turn.
+        requests: at most so many are sent; None sends all.
+        speed: 2 replays twice as fast.
+        max_gap_s: longer silences are cut to this.
+        tenants: requests go to the tenant of their line where it is one of these, and to all by weight otherwise.
+        max_context_tokens: requests that would exceed it are left out.
+        tokens_of: counts the tokens of a text, for answers' lengths and for the context.
+    """
+
+    def __init__(
+        self,
+        trace: Trace,
+        profile: RequestProfile,
+        *,
+        seed: int,
+        requests: int | None = None,
+        duration_s: float | None = None,
+        speed: float = 1.0,
+        max_gap_s: float | None = None,
+        tenants: Sequence[Tenant] = (),
+        max_context_tokens: int | None = None,
+        tokens_of: Callable[[str], int] | None = None,
+    ) -> None:
+        if speed <= 0:
+            raise ValueError(f"speed {speed} must be positive")
+        self._trace = trace
+        self._profile = profile
+        self._seed = seed
+        self._requests = requests
+        self._duration_s = duration_s
+        self._speed = speed
+        self._max_gap_s = max_gap_s
+        self._tenants = tuple(tenant.id for tenant in tenants)
+        self._weights = tuple(tenant.weight for tenant in tenants)
+        self._max_context_tokens = max_context_tokens
+        self._tokens_of = tokens_of or _by_bytes
+        self._turns: dict[int, list[PlannedRequest]] = {}
+        self.too_long = 0
+
+    @property
+    def has_sessions(self) -> bool:
+        """Whether conversations have several turns."""
+        return any(len(line.turns) > 1 for line in self._trace.lines)
+
+    @property
+    def asked_rate_per_s(self) -> float | None:
+        """Requests a second of the whole replay; None for a trace of one moment."""
+        if not self._trace.timed:
+            return self._profile.rate_per_s
+        times_s = list(self._times_s())
+        return (len(times_s) - 1) / times_s[-1] if len(times_s) > 1 and times_s[-1] > 0 else None
+
+    def first_turns(self) -> Iterator[PlannedRequest]:
+        """The first request of every line, by time."""
+        self._turns.clear()
+        self.too_long = 0
+        left = self._requests
+        rng = random.Random(f"{self._seed}:trace")
+        times_s: Iterable[float] = self._times_s() if self._trace.timed else self._start_times(rng)
+        for session, (line, time_s) in enumerate(zip(self._trace.lines, times_s, strict=False)):
+            if left == 0 or (self._duration_s is not None and time_s > self._duration_s):
+                return
+            planned = [one for one in self._planned(line, session, time_s, rng) if self._fits(one)]
+            if left is not None:
+                planned = planned[:left]
+                left -= len(planned)
+            if not planned:
+                continue
+            self._turns[session] = planned[1:]
+            yield planned[0]
+
+    def follow_up(self, request: PlannedRequest, *, finished_s: float, output_tokens: int) -> PlannedRequest | None:  # noqa: ARG002 - the answer recorded is the one that goes on
+        """The next recorded turn, after a pause."""
+        later = self._turns.get(request.session)
+        if not later:
+            self._turns.pop(request.session, None)
+            return None
+        think_s = self._profile.sessions.think_time_s
+        rng = random.Random(f"{self._seed}:{request.session}:{request.turn}")
+        pause_s = rng.expovariate(1 / think_s) if think_s else 0.0
+        return replace(later.pop(0), t_sched_s=finished_s + pause_s)
+
+    def after_failure(self, request: PlannedRequest, *, finished_s: float) -> PlannedRequest | None:  # noqa: ARG002 - the shape of a Schedule
+        """Nothing: a failed turn ends its conversation."""
+        self._turns.pop(request.session, None)
+        return None
+
+    def _times_s(self) -> Iterator[float]:
+        now_s, before_s = 0.0, self._trace.lines[0].at_s or 0.0
+        for line in self._trace.lines:
+            at_s = line.at_s or 0.0
+            gap_s = at_s - before_s
+            if self._max_gap_s is not None:
+                gap_s = min(gap_s, self._max_gap_s)
+            now_s += gap_s / self._speed
+            before_s = at_s
+            yield now_s
+
+    def _start_times(self, rng: random.Random) -> Iterator[float]:
+        turns = sum(max(1, len(line.turns)) for line in self._trace.lines) / len(self._trace.lines)
+        length_s = self._duration_s or len(self._trace.lines) * turns / self._profile.rate_per_s
+        return start_times(self._profile.arrivals, self._profile.rate_per_s / turns, rng, length_s=length_s)
+
+    def _planned(self, line: TraceLine, session: int, t_s: float, rng: random.Random) -> Iterator[PlannedRequest]:
+        tenant = self._tenant(line.tenant, rng)
+        if not line.turns:
+            prompt, output = line.prompt_tokens or 1, line.output_tokens or 1
+            yield PlannedRequest(
+                t_sched_s=t_s, session=session, turn=0, turns=1, prompt_tokens=prompt, output_tokens=output,
+                segments=_segments(line, session, prompt), tenant=tenant,
+            )  # fmt: skip
+            return
+        for turn, (said, answer) in enumerate(line.turns):
+            segments = self._said_segments(said, session)
+            output = line.output_tokens or (self._tokens_of(answer) if answer else _DEFAULT_ANSWER_TOKENS)
+            yield PlannedRequest(
+                t_sched_s=t_s, session=session, turn=turn, turns=len(line.turns),
+                prompt_tokens=sum(one.tokens for one in segments), output_tokens=max(1, output),
+                segments=segments, tenant=tenant, said=said,
+            )  # fmt: skip
+
+    def _said_segments(self, said: Said, session: int) -> tuple[Segment, ...]:
+        """What a simulation knows of texts: their lengths, and which are the same."""
+        return tuple(
+            Segment(f"t{session}.{place}{'a' if role == 'assistant' else 'u'}", max(1, self._tokens_of(text)))
+            for place, (role, text) in enumerate(said)
+        )
+
+    def _fits(self, request: PlannedRequest) -> bool:
+        if self._max_context_tokens is None:
+            return True
+        fits = request.prompt_tokens + request.output_tokens <= self._max_context_tokens
+        self.too_long += not fits
+        return fits
+
+    def _tenant(self, recorded: str, rng: random.Random) -> str:
+        if recorded in self._tenants or not self._tenants:
+            return recorded if self._tenants else ""
+        return rng.choices(self._tenants, self._weights)[0]
+
+
+def _segments(line: TraceLine, session: int, prompt_tokens: int) -> tuple[Segment, ...]:
+    """Blocks by their hash where the trace has them; otherwise one text of its own."""
+    if not line.hash_ids:
+        return (Segment(f"t{session}.0u", prompt_tokens),)
+    whole = len(line.hash_ids) - 1
+    last = prompt_tokens - whole * MOONCAKE_BLOCK_TOKENS
+    sizes = [MOONCAKE_BLOCK_TOKENS] * whole + [last]
+    return tuple(Segment(f"h{name}", size) for name, size in zip(line.hash_ids, sizes, strict=True))
+
+
+def _by_bytes(text: str) -> int:
+    return max(1, round(len(text.encode()) / _BYTES_PER_TOKEN))
