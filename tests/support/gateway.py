@@ -16,6 +16,7 @@ from roadworthy.gateway.config import GatewayConfig
 from roadworthy.gateway.data.limits import Limits
 from roadworthy.gateway.poller import PollPolicy
 from roadworthy.gateway.service import Gateway
+from roadworthy.gateway.stores import NO_STORES, Stores
 from roadworthy.spec.values import Tenant
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ async def gateway_before(
     limits: Limits | None = None,
     poll: PollPolicy | None = None,
     drain_s: float = 0.0,
+    stores: Stores = NO_STORES,
     **more: Any,
 ) -> AsyncIterator[Gateway]:
     """A gateway before ``engines``, with ``more`` of its configuration; at the end nothing may be left in flight."""
@@ -71,7 +73,8 @@ async def gateway_before(
             limits=limits or Limits(),
             poll=poll or PollPolicy(),
             **more,
-        )
+        ),
+        stores=stores,
     )
     await gateway.start()
     try:

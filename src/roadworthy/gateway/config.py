@@ -5,16 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from roadworthy.core.errors import SpecError, Unsupported
+from roadworthy.core.errors import SpecError
 from roadworthy.gateway.data.limits import Limits
 from roadworthy.gateway.poller import PollPolicy
 from roadworthy.route.breaker import BreakerPolicy
 from roadworthy.route.settings import RoutingSettings
 from roadworthy.spec.gateway_values import TlsSpec
+from roadworthy.spec.governance_values import GovernanceSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from roadworthy.route.govern.footprint import BlockShape
+    from roadworthy.spec.governance_values import Billing
     from roadworthy.spec.values import Deployment, Tenant
 
 
@@ -35,6 +38,11 @@ class GatewayConfig:
         access_log: path of the access log, ``-`` for stdout, None for none.
         otlp_endpoint: where spans go, None for nowhere.
         remote_media: let engines fetch media by URL.
+        governance: queue, reserve, billing, rules.
+        state_url: the database of tenants, keys and the ledger; None keeps them in this process.
+        shared_url: where limits are counted that several processes share; None counts them in each.
+        engine_priority: engines schedule by priority, so each request tells them its own.
+        shape: of KV blocks and state of the model, from the document's plan; None where engines tell what they can.
     """
 
     endpoints: tuple[str, ...]
@@ -54,6 +62,11 @@ class GatewayConfig:
     access_log: str | None = None
     otlp_endpoint: str | None = None
     remote_media: bool = False
+    governance: GovernanceSpec = field(default_factory=GovernanceSpec)
+    state_url: str | None = None
+    shared_url: str | None = None
+    engine_priority: bool = False
+    shape: BlockShape | None = None
 
     def __post_init__(self) -> None:
         if not self.endpoints:
@@ -87,15 +100,8 @@ class GatewayConfig:
 
         Raises:
             SpecError: no engine.
-            Unsupported: settings that this version does not carry out.
         """
         spec = deployment.gateway
-        for name, value in (("state_url", spec.state_url), ("shared_url", spec.shared_url)):
-            if value is not None:
-                raise Unsupported(
-                    f"gateway.{name}: shared and stored state is not there yet",
-                    hint=f"leave {name} out: tenants come from the document, limits are kept in memory",
-                )
         named = deployment.engine.endpoints
         return cls(
             endpoints=tuple(endpoints) if endpoints is not None else tuple(one.url for one in named),
@@ -112,7 +118,21 @@ class GatewayConfig:
             access_log=spec.access_log,
             otlp_endpoint=spec.otlp_endpoint,
             remote_media=spec.remote_media == "allow",
+            governance=deployment.governance,
+            state_url=spec.state_url,
+            shared_url=spec.shared_url,
+            engine_priority=deployment.engine.settings.get("scheduling_policy") == "priority",
         )
+
+    def counts(self, tenants: Iterable[Tenant]) -> Billing | None:
+        """How streams are counted while these are the tenants: as the document says, or exactly where a limit depends
+        on it; None where nobody needs a count."""
+        billing = self.governance.billing
+        if billing is not None:
+            return billing
+        if any(one.tokens_per_minute or one.daily_tokens or one.kv_quota_bytes for one in tenants):
+            return "exact"
+        return "final" if self.governance.ledger and self.state_url is not None else None
 
 
 NOT_ENFORCED = {

@@ -12,13 +12,16 @@ from roadworthy.gateway import metrics
 from roadworthy.gateway.access_log import AccessLog, profile, time_text
 from roadworthy.gateway.admin.app import admin_app
 from roadworthy.gateway.admin.server import AdminServer
+from roadworthy.gateway.billing import Billing
 from roadworthy.gateway.data.plane import DataPlane
 from roadworthy.gateway.endpoints import Endpoint
+from roadworthy.gateway.journal import Journal
 from roadworthy.gateway.kv_events import KvEvents
 from roadworthy.gateway.listen import listener, url_of
 from roadworthy.gateway.poller import Poller
 from roadworthy.gateway.principal import pepper_of
 from roadworthy.gateway.status import DocumentStatus, EndpointStatus, GatewayStatus
+from roadworthy.gateway.stores import NO_STORES, Stores
 from roadworthy.gateway.tally import RecentRate, Tally
 from roadworthy.gateway.tls import load, server_context
 from roadworthy.gateway.trace import Tracer
@@ -37,6 +40,9 @@ DRAIN_S = 10.0
 
 START_ANEW = "put it back, or start the gateway anew; an upgrade (SIGUSR2) does so without losing a stream"
 
+LAST_ROWS_S = 10.0
+"""How long a stopping gateway waits for the ledger to take its last rows."""
+
 _RATE_SAMPLE_S = 1.0
 
 
@@ -51,6 +57,7 @@ class Gateway:
         worker: which of several processes this is; None for the only one.
         admin: open an admin port; a worker's is its supervisor's.
         pepper: the secret of salts and response ids, where another process has it already.
+        stores: where limits, tenants and what is billed are kept.
 
     Raises:
         SpecError: an engine's URL, a tenant's key, or a file of ``tls`` cannot be used.
@@ -67,6 +74,7 @@ class Gateway:
         worker: str | None = None,
         admin: bool = True,
         pepper: bytes | None = None,
+        stores: Stores = NO_STORES,
     ) -> None:
         self._config, self._load, self._worker, self._has_admin = config, load, worker, admin
         endpoints = [self._endpoint(url) for url in config.endpoints]
@@ -74,7 +82,16 @@ class Gateway:
         self._tls = server_context(config.tls)
         self._tracer = Tracer.to_collector(config.otlp_endpoint, worker=worker or "0") if config.otlp_endpoint else None
         self._log = AccessLog(config.access_log, worker=worker) if config.access_log else None
-        sinks = [one for one in (self._log and self._log.write, self._tracer and self._tracer.export) if one]
+        self._billing = self._billed(stores) if config.governance.ledger else None
+        sinks = [
+            one
+            for one in (
+                self._log and self._log.write,
+                self._tracer and self._tracer.export,
+                self._billing and self._billing.write,
+            )
+            if one
+        ]
         self._tally = Tally(self._model_label, sinks)
         self._plane = DataPlane(
             endpoints=endpoints,
@@ -88,6 +105,8 @@ class Gateway:
             session_header=config.session_header,
             tracer=self._tracer,
             remote_media=config.remote_media,
+            counts=config.counts(config.tenants),
+            billing=self._billing,
         )
         self._poller = Poller(endpoints, policy=config.poll, now_s=time.monotonic, observer=self._plane.routing)
         self._kv_events = self._publishing(config)
@@ -105,6 +124,13 @@ class Gateway:
 
     def _endpoint(self, url: str) -> Endpoint:
         return Endpoint(url, policy=self._config.breaker, now_s=time.monotonic)
+
+    def _billed(self, stores: Stores) -> Billing | None:
+        """What writes down each request; None where there is no ledger."""
+        if stores.ledger is None:
+            return None
+        journal = Journal(stores.journal, worker=self._worker or "") if stores.journal is not None else None
+        return Billing(stores.ledger(), journal, worker=self._worker or "")
 
     def _publishing(self, config: GatewayConfig) -> KvEvents:
         """The subscriptions that ``config`` asks for, and word of them to the engines' endpoints."""
@@ -169,7 +195,9 @@ class Gateway:
         for sink in (self._log, self._tracer):
             if sink is not None:
                 await asyncio.to_thread(sink.close)
-        self._log = self._tracer = None
+        if self._billing is not None:
+            await asyncio.to_thread(self._billing.close, LAST_ROWS_S)
+        self._log = self._tracer = self._billing = None
 
     async def __aenter__(self) -> Gateway:
         await self.start()
@@ -354,6 +382,7 @@ class Gateway:
             load(self._tls, config.tls)
         self._config = config
         plane.set_limits(config.limits, remote_media=config.remote_media)
+        plane.counts = config.counts(config.tenants)
         plane.set_tenants(book, plane.admission.renewed(book))
         plane.set_endpoints(endpoints)
         for url, endpoint in known.items():
@@ -371,6 +400,8 @@ class Gateway:
             await asyncio.sleep(self._config.limits.sweep_s)
             self._plane.sweep()
             self._tally.fold()
+            if self._billing is not None:
+                self._billing.tick()
             now_s = time.monotonic()
             if now_s >= next_sample_s:
                 next_sample_s = now_s + _RATE_SAMPLE_S

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import socket
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from roadworthy.core.errors import ProbeError, SpecError, Unsupported
+from roadworthy.core.errors import ProbeError, SpecError
 from roadworthy.gateway.config import GatewayConfig, not_enforced
 from roadworthy.gateway.data.limits import Limits
 from roadworthy.gateway.listen import listener, url_of
 from roadworthy.gateway.versions import version_in, version_warning
+from roadworthy.spec.governance_values import GovernanceSpec
 from roadworthy.spec.values import Deployment, Endpoint, EngineSpec, GatewaySpec, ModelRef, Tenant
 
 DEPLOYMENT = Deployment(
@@ -62,11 +64,28 @@ def test_an_engine_named_twice_is_refused() -> None:
         GatewayConfig(endpoints=("http://a:1", "http://a:1"))
 
 
-@pytest.mark.parametrize("fields", [{"state_url": "sqlite:///x"}, {"shared_url": "redis://x"}])
-def test_settings_that_are_not_carried_out_are_refused_and_never_ignored(fields: dict[str, object]) -> None:
-    deployment = replace(DEPLOYMENT, gateway=replace(DEPLOYMENT.gateway, **fields))  # type: ignore[arg-type]
-    with pytest.raises(Unsupported, match=f"gateway.{next(iter(fields))}"):
-        GatewayConfig.from_deployment(deployment, tenants=())
+LIMITED = Tenant(id="a", key="k", tokens_per_minute=5)
+
+
+@pytest.mark.parametrize(
+    ("governance", "state_url", "tenants", "counts"),
+    [
+        ({}, None, (), None),
+        ({}, None, (LIMITED,), "exact"),
+        ({}, None, (Tenant(id="a", key="k", requests_per_minute=5),), None),
+        ({}, "sqlite:///x", (), "final"),
+        ({"ledger": False}, "sqlite:///x", (), None),
+        ({"billing": "final"}, None, (LIMITED,), "final"),
+        ({"billing": "exact"}, None, (), "exact"),
+    ],
+)
+def test_streams_are_counted_exactly_where_a_limit_depends_on_it_or_the_document_says_so(
+    governance: dict[str, Any], state_url: str | None, tenants: tuple[Tenant, ...], counts: str | None
+) -> None:
+    config = GatewayConfig(
+        endpoints=("http://a:1",), governance=GovernanceSpec(**governance), state_url=state_url, tenants=tenants
+    )
+    assert config.counts(tenants) == counts
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -16,6 +16,7 @@ from msgspec import UNSET, Raw
 from roadworthy.gateway.data import content
 from roadworthy.gateway.data.errors import BadRequest
 from roadworthy.gateway.data.routes import GRAMMARS, LISTS, TEXTS
+from roadworthy.gateway.data.stream_options import Counting, asked
 
 if TYPE_CHECKING:
     from roadworthy.gateway.data.routes import Route
@@ -49,7 +50,8 @@ _decode_raw = msgspec.json.Decoder(dict[str, Raw]).decode
 
 class Body(msgspec.Struct, gc=False):
     """A checked body. ``forward`` is what the engine gets: the client's bytes untouched unless fields in ``dropped``
-    had to go. ``session_id`` is what the body says of the conversation it belongs to, for routing alone."""
+    had to go. ``session_id`` is what the body says of the conversation it belongs to, for routing alone; ``counting``
+    how its stream is to be counted, None where nothing is to be asked of the engine for it."""
 
     model: str
     stream: bool
@@ -58,13 +60,17 @@ class Body(msgspec.Struct, gc=False):
     dropped: tuple[str, ...] = ()
     previous_response_id: str | None = None
     session_id: str | None = None
+    counting: Counting | None = None
 
 
-def read_body(route: Route, data: bytes, *, remote_media: bool = False) -> Body:
+def read_body(
+    route: Route, data: bytes, *, remote_media: bool = False, billing: Literal["exact", "final"] | None = None
+) -> Body:
     """The checked body of a request to ``route``.
 
     Args:
         remote_media: let content name media by URL, which the engine would then fetch.
+        billing: how the tokens of streams are to be counted; None for as the client asks.
 
     Raises:
         BadRequest: naming the field at fault.
@@ -102,9 +108,33 @@ def read_body(route: Route, data: bytes, *, remote_media: bool = False) -> Body:
             most_tokens = fields.max_output_tokens
     if session_id is None and (fields.prompt_cache_key is not UNSET or fields.user is not UNSET):
         session_id = _session(fields)
+    counting = None
+    if billing is not None and fields.stream is True and route.counted:
+        counting, data = _counting(fields, data, running=billing == "exact")
     return Body(
-        fields.model, fields.stream is True, most_tokens, data, dropped, fields.previous_response_id, session_id
+        fields.model,
+        fields.stream is True,
+        most_tokens,
+        data,
+        dropped,
+        fields.previous_response_id,
+        session_id,
+        counting,
     )
+
+
+def _counting(fields: Any, data: bytes, *, running: bool) -> tuple[Counting, bytes]:
+    """How a stream is counted, and the body without the client's own ``stream_options``, which ours replace."""
+    options, choices = fields.stream_options, fields.n or 1
+    several_prompts = fields.prompt is not UNSET and memoryview(fields.prompt)[0] == _LIST
+    sees = asked(options)
+    counting = Counting(
+        running=running or sees == "running", asked=sees, choices_each=choices,
+        one_choice=choices == 1 and not several_prompts,
+    )  # fmt: skip
+    if options is not UNSET:
+        data = _joined({name: raw for name, raw in _decode_raw(data).items() if name != "stream_options"})
+    return counting, data
 
 
 def _check_slow(name: str, value: Raw, *, remote_media: bool) -> None:

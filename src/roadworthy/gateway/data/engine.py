@@ -77,8 +77,8 @@ class EngineConnection(asyncio.Protocol):
 
     __slots__ = (
         "_between_chunks", "_chunked", "_complete", "_content_type", "_framed", "_gate", "_head_seen", "_keep_alive",
-        "_now_s", "_parser", "_parts", "_status", "_transport", "_write", "answers", "bytes_seen", "endpoint",
-        "exchange", "last_byte_s", "sent_s",
+        "_now_s", "_parser", "_parts", "_status", "_transport", "_write", "_write_run", "answers", "bytes_seen",
+        "endpoint", "exchange", "last_byte_s", "sent_s",
     )  # fmt: skip
 
     def __init__(self, endpoint: Endpoint, now_s: Callable[[], float]) -> None:
@@ -99,6 +99,7 @@ class EngineConnection(asyncio.Protocol):
         self._framed = self._head_seen = self._complete = self._keep_alive = self.bytes_seen = False
         self._chunked = self._between_chunks = False
         self._write: Callable[[bytes], None] | None = None
+        self._write_run: Callable[[bytes], None] = _nowhere
 
     @property
     def closing(self) -> bool:
@@ -118,10 +119,11 @@ class EngineConnection(asyncio.Protocol):
             self._transport.write(head + body)
 
     def relay_to(self, write: Callable[[bytes], None], gate: EventGate) -> None:
-        """From here on, reads of whole chunks may go to ``write`` as they are, framing included, noted in ``gate``.
-        Does nothing unless the answer is chunked and the parser stands between two chunks."""
+        """From here on, reads of whole chunks may go to ``write`` by way of ``gate``, framing included, without the
+        parser. Does nothing unless the answer is chunked and the parser stands between two chunks."""
         if self._between_chunks and not self._complete:
-            self._write, self._gate = write, gate
+            self._write, self._write_run = gate.writers(write)
+            self._gate = gate
 
     def abort(self) -> None:
         """Close at once, whatever is in progress: the engine then aborts the request."""
@@ -163,12 +165,12 @@ class EngineConnection(asyncio.Protocol):
                     except RuntimeError:  # uvloop: closed, and the word of it is on its way to us
                         return
                     return
-            if self._pass_run(data, write):
+            if self._pass_run(data):
                 return
             self._write = None
         self._parse(data)
 
-    def _pass_run(self, data: bytes, write: Callable[[bytes], None]) -> bool:
+    def _pass_run(self, data: bytes) -> bool:
         """Pass several whole chunks, or the stream's end, if that is what ``data`` is."""
         content_bytes = whole_chunks(data)
         if content_bytes < 0 or b'"error"' in data:
@@ -177,7 +179,7 @@ class EngineConnection(asyncio.Protocol):
         if content_bytes:
             self._gate.passed(data, self.last_byte_s)
         with contextlib.suppress(RuntimeError):
-            write(data)
+            self._write_run(data)
         if data.endswith(_LAST_CHUNK) and (len(data) == len(_LAST_CHUNK) or data[-9:-5] == _EVENT_END):
             exchange = self.exchange
             assert exchange is not None
@@ -281,6 +283,10 @@ class EngineConnection(asyncio.Protocol):
         if self._status:
             self._complete = True
             self._keep_alive = self._parser.should_keep_alive()
+
+
+def _nowhere(data: bytes) -> None:
+    raise AssertionError(f"nobody takes {len(data)} bytes")
 
 
 class _SurplusError(Exception):

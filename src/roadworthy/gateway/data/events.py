@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 
-_BLANK_LINE = re.compile(rb"\r\n\r\n|\n\n|\r\r|\n\r\n|\r\n\n")
+BLANK_LINE = re.compile(rb"\r\n\r\n|\n\n|\r\r|\n\r\n|\r\n\n")
 _LINE = re.compile(rb"\r\n|\n|\r")
 
 
@@ -18,7 +18,7 @@ def end_of_last_event(data: bytes) -> int:
     if data.endswith((b"\n\n", b"\r\n\r\n")):
         return len(data)
     end = 0
-    for blank in _BLANK_LINE.finditer(data):
+    for blank in BLANK_LINE.finditer(data):
         end = blank.end()
     return end
 
@@ -29,7 +29,7 @@ def first_event(data: bytes) -> bytes | None:
     Events of comments only (vLLM's ``--sse-keep-alive-interval``) are passed over.
     """
     start = 0
-    for blank in _BLANK_LINE.finditer(data):
+    for blank in BLANK_LINE.finditer(data):
         payload = payload_of(data[start : blank.start()])
         if payload is not None:
             return payload
@@ -66,7 +66,7 @@ def without_private_text(data: bytes) -> tuple[bytes, bool]:
     from roadworthy.gateway.data.errors import scrubbed
 
     out, start, failed = [], 0, False
-    for blank in _BLANK_LINE.finditer(data):
+    for blank in BLANK_LINE.finditer(data):
         event, start = data[start : blank.end()], blank.end()
         payload = payload_of(event)
         if payload is not None and error_status(payload) is not None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal
 from roadworthy.gateway.data import errors
 from roadworthy.gateway.data.engine import EngineConnection
 from roadworthy.gateway.data.record import Ending, RequestRecord
-from roadworthy.gateway.data.stream import FULL, EventGate
+from roadworthy.gateway.data.stream import FULL
 from roadworthy.gateway.data.usage import Usage, usage_of
 from roadworthy.route.pick import choose
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from roadworthy.gateway.data.client import ClientConnection
     from roadworthy.gateway.data.plane import DataPlane
     from roadworthy.gateway.data.request import Request
+    from roadworthy.gateway.data.stream import EventGate
     from roadworthy.gateway.data.work import Work
     from roadworthy.gateway.endpoints import Endpoint
     from roadworthy.route.admit import Lease
@@ -49,7 +50,7 @@ class Exchange:
         "_attempts", "_by", "_client", "_connect_task", "_connection", "_content_type", "_endpoint", "_failure",
         "_first_byte_s", "_gate", "_hard_failures", "_lease", "_outcome", "_parts", "_paused_s", "_phase",
         "_placement", "_plane", "_received_bytes", "_request", "_retried_stale", "_sent_s",
-        "_started_s", "_status", "_tried", "_work", "end_passed",
+        "_slot", "_started_s", "_status", "_tried", "_work", "end_passed",
     )  # fmt: skip
 
     def __init__(
@@ -73,6 +74,7 @@ class Exchange:
         self._parts: list[bytes] = []
         self._received_bytes = 0
         self._gate: EventGate | None = None
+        self._slot: int | None = None  # of the journal
         self._first_byte_s: float | None = None
         self._paused_s: float | None = None
         self.end_passed = False  # the last chunk has gone to the client as it came
@@ -203,7 +205,7 @@ class Exchange:
         if status == 200:
             if self._work.stream and content_type[:17].lower() == b"text/event-stream":
                 self._phase = "peek"
-                self._gate = EventGate(self._plane.limits.peek_bytes)
+                self._gate = self._work.gate(self._plane.limits.peek_bytes)
             else:
                 self._phase = "collect"
         elif status in FULL:
@@ -299,6 +301,8 @@ class Exchange:
         self._first_byte_s = connection.last_byte_s
         if first:
             gate.passed(first, connection.last_byte_s)
+        if self._plane.billing is not None:  # before a byte of it goes out
+            self._slot = self._plane.billing.begin(self._work, endpoint.url, gate, self._started_s)
         self._client.begin_stream(
             self._request,
             content_type=self._content_type,
@@ -442,40 +446,38 @@ class Exchange:
         if usage is None:
             usage, estimated = Usage(0, max(0, events - 1)), True  # less [DONE]
         else:
-            estimated = False
+            estimated = gate is not None and gate.estimated
         route = work.route
-        self._plane.finished(
-            self,
-            RequestRecord(
-                request_id=route.request_id,
-                tenant_id=route.tenant_id,
-                operation=work.operation,
-                model=route.model,
-                endpoint=url,
-                decision=self._outcome,
-                by=self._by,
-                ending=ending,
-                status=status,
-                stream=work.stream,
-                attempts=self._attempts,
-                request_bytes=self._request.body_bytes,
-                response_bytes=sent_bytes,
-                started_s=started_s,
-                ttft_s=None if first_s is None else first_s - started_s,
-                duration_s=self._plane.now_s() - started_s,
-                waited_s=self._sent_s - started_s,
-                itl_p99_s=itl_p99_s,
-                prompt_tokens=usage.prompt_tokens,
-                output_tokens=usage.output_tokens,
-                cached_tokens=usage.cached_tokens,
-                tokens_estimated=estimated,
-                queue_s=usage.queue_s,
-                prefill_s=usage.prefill_s,
-                decode_s=usage.decode_s,
-                kv_blocks_estimate=-(-(usage.prompt_tokens + usage.output_tokens) // block_tokens)
-                if block_tokens
-                else 0,
-                io_wait_s=work.io_wait_s,
-                trace=work.trace,
-            ),
+        record = RequestRecord(
+            request_id=route.request_id,
+            tenant_id=route.tenant_id,
+            operation=work.operation,
+            model=route.model,
+            endpoint=url,
+            decision=self._outcome,
+            by=self._by,
+            ending=ending,
+            status=status,
+            stream=work.stream,
+            attempts=self._attempts,
+            request_bytes=self._request.body_bytes,
+            response_bytes=sent_bytes,
+            started_s=started_s,
+            ttft_s=None if first_s is None else first_s - started_s,
+            duration_s=self._plane.now_s() - started_s,
+            waited_s=self._sent_s - started_s,
+            itl_p99_s=itl_p99_s,
+            prompt_tokens=usage.prompt_tokens,
+            output_tokens=usage.output_tokens,
+            cached_tokens=usage.cached_tokens,
+            tokens_estimated=estimated,
+            queue_s=usage.queue_s,
+            prefill_s=usage.prefill_s,
+            decode_s=usage.decode_s,
+            kv_blocks_estimate=-(-(usage.prompt_tokens + usage.output_tokens) // block_tokens) if block_tokens else 0,
+            io_wait_s=work.io_wait_s,
+            trace=work.trace,
         )
+        if self._plane.billing is not None:  # before a byte of an answer that is no stream
+            self._plane.billing.end(self._slot, record)
+        self._plane.finished(self, record)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from roadworthy.core.errors import Refused
 from roadworthy.gateway.data import errors
@@ -26,6 +26,7 @@ from roadworthy.route.state import RoutingState
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
 
+    from roadworthy.gateway.billing import Billing
     from roadworthy.gateway.data.limits import Limits
     from roadworthy.gateway.data.request import Head, Request
     from roadworthy.gateway.data.routes import Route
@@ -56,6 +57,8 @@ class DataPlane:
         session_header: names the conversation that a request belongs to.
         tracer: says which requests are traced; None for none.
         remote_media: let engines fetch media by URL.
+        counts: how the tokens of streams are counted; None for as the engine tells of itself.
+        billing: what is billed; None for nothing.
     """
 
     def __init__(
@@ -72,7 +75,11 @@ class DataPlane:
         session_header: str = "x-session-id",
         tracer: Tracer | None = None,
         remote_media: bool = False,
+        counts: Literal["exact", "final"] | None = None,
+        billing: Billing | None = None,
     ) -> None:
+        self.counts = counts
+        self.billing = billing
         self.limits = limits
         self.retried = retried
         self.now_s = now_s
@@ -187,7 +194,7 @@ class DataPlane:
         parts, head = request.body, request.head
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         parts.clear()
-        body = read_body(route, data, remote_media=self._remote_media)
+        body = read_body(route, data, remote_media=self._remote_media, billing=self.counts)
         engine_url = None
         if body.previous_response_id is not None:
             engine_url = self._holder(body.previous_response_id, principal, "previous_response_id")
@@ -198,9 +205,10 @@ class DataPlane:
                 request_id=request.id.decode("ascii"),
             ),
             operation=route.operation, path=head.path, body=body.forward, stream=body.stream, engine_url=engine_url,
-            fields=principal.salt_field if route.salted else b"",
+            fields=(principal.salt_field if route.salted else b"") + (body.counting.field if body.counting else b""),
             response_ids=self._response_ids if route.operation == "responses" else None,
-            trace=self._trace(request),
+            trace=self._trace(request), counting=body.counting,
+            counts_deltas=self.counts is not None and route.operation in ("responses", "messages"),
         )  # fmt: skip
 
     def _trace(self, request: Request) -> str:

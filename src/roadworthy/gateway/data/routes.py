@@ -45,6 +45,9 @@ class Fields(msgspec.Struct, gc=False):
     chat_template_kwargs: ClassVar[Raw | UnsetType] = UNSET
     previous_response_id: ClassVar[str | None] = None
     prompt_cache_key: ClassVar[Raw | UnsetType] = UNSET
+    stream_options: ClassVar[Raw | UnsetType] = UNSET
+    prompt: ClassVar[Raw | UnsetType] = UNSET
+    n: ClassVar[int | None] = None
     user: ClassVar[Raw | UnsetType] = UNSET
 
 
@@ -137,6 +140,7 @@ class Route:
     Args:
         body_bytes: the largest body, decoded.
         salted: whether the engine's request takes ``cache_salt``.
+        counted: whether it takes ``stream_options``, which ask for the counts of a stream.
         decode: checks a body against the allow-list; raises msgspec's errors.
         fields: the allow-list.
         slow_checks: fields of ``TEXTS``, ``LISTS`` and ``GRAMMARS`` that this route has.
@@ -148,6 +152,7 @@ class Route:
     dialect: Dialect = "openai"
     body_bytes: int = 8 * MIB
     salted: bool = False
+    counted: bool = False
     decode: Any = None
     fields: frozenset[str] = frozenset()
     slow_checks: tuple[str, ...] = ()
@@ -163,7 +168,7 @@ def _route(path: str, operation: Operation, *, salted: bool = False, **more: Any
     slow = tuple(name for name in names if name in TEXTS or name in LISTS or name in GRAMMARS)
     return Route(
         path=path, method="POST", operation=operation, salted=salted, decode=msgspec.json.Decoder(body).decode,
-        fields=frozenset(names), slow_checks=slow, **more,
+        fields=frozenset(names), slow_checks=slow, counted="stream_options" in names, **more,
     )  # fmt: skip
 
 

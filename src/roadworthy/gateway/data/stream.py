@@ -6,13 +6,16 @@ until the first event is whole, since vLLM refuses some streams with a 200 and a
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from roadworthy.gateway.data.events import end_of_last_event, error_status, first_event, without_private_text
 from roadworthy.gateway.data.gaps import Gaps, p99_of
 from roadworthy.gateway.data.usage import Usage, last_usage, usage_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 FULL = frozenset({429, 503})
 """How an engine says that it is full: 503 at its own queue limit, 429 from a balancer in front of it."""
@@ -39,6 +42,7 @@ class EventGate:
         "_gaps", "_held", "_hold_bytes", "events", "events_told", "failed", "first", "latest",
         "marks_s", "mid_event", "passed_bytes",
     )  # fmt: skip
+    estimated = False  # what ``usage`` says was reckoned by us
 
     def __init__(self, hold_bytes: int) -> None:
         self._hold_bytes = hold_bytes
@@ -57,6 +61,11 @@ class EventGate:
     def empty(self) -> bool:
         """Nothing is held, and what has passed ends with an event."""
         return not self._held and not self.mid_event
+
+    def writers(self, write: Callable[[bytes], None]) -> tuple[Callable[[bytes], None], Callable[[bytes], None]]:
+        """Where the engine's connection may put one whole chunk, and a run of them, framed as they are; both end at
+        ``write``."""
+        return write, write
 
     def look(self, data: bytes) -> Verdict:
         """Hold ``data`` too, and say what the first event tells: nothing yet, relay, or an engine that will not."""

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from roadworthy.gateway.data.exact import DeltaGate, ExactGate
+from roadworthy.gateway.data.stream import EventGate
+
 if TYPE_CHECKING:
     from roadworthy.gateway.data.request import Request
     from roadworthy.gateway.data.response_ids import ResponseIds
+    from roadworthy.gateway.data.stream_options import Counting
     from roadworthy.gateway.endpoints import Endpoint
     from roadworthy.route.values import RouteRequest
 
@@ -21,10 +25,14 @@ class Work:
         response_ids: makes the id of the response, which names its engine; None where the engine keeps none.
         io_wait_s: what a trusted caller said it waited for.
         trace: trace and span id of ours, as in ``traceparent``; empty where nothing is traced.
+        counting: how the tokens of a stream of chat or completions are counted; None for as they come.
+        counts_deltas: count the pieces of text of a stream that has no running count.
     """
 
     __slots__ = (
         "body",
+        "counting",
+        "counts_deltas",
         "engine_url",
         "fields",
         "io_wait_s",
@@ -49,6 +57,8 @@ class Work:
         response_ids: ResponseIds | None = None,
         io_wait_s: float | None = None,
         trace: str = "",
+        counting: Counting | None = None,
+        counts_deltas: bool = False,
     ) -> None:
         self.route = route
         self.operation = operation
@@ -60,6 +70,14 @@ class Work:
         self.response_ids = response_ids
         self.io_wait_s = io_wait_s
         self.trace = trace
+        self.counting = counting
+        self.counts_deltas = counts_deltas
+
+    def gate(self, hold_bytes: int) -> EventGate:
+        """What the events of its stream go through."""
+        if self.counting is not None:
+            return ExactGate(hold_bytes, self.counting)
+        return DeltaGate(hold_bytes) if self.counts_deltas else EventGate(hold_bytes)
 
     def for_engine(self, endpoint: Endpoint, request: Request) -> tuple[bytes, bytes | memoryview]:
         """Head and body for ``endpoint``, to be sent one after the other: our framing and our headers, none of the
