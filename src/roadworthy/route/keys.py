@@ -1,4 +1,4 @@
-"""Keys that are issued, rotated and revoked while the service runs; the ones written in a document are the tenants' own.
+"""Keys that are issued, rotated and revoked while the service runs, beside those that the document gives its tenants.
 
 A key reads ``rw-ID-SECRET``. The id stands in clear in lists, logs and audit rows; the secret is shown once, when the
 key is made, and kept by nobody: what is kept is HMAC-SHA-256 of the whole text under a pepper.

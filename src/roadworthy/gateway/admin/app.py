@@ -1,128 +1,73 @@
-"""What the admin port answers. It has no key of its own: bind it where only operators reach it."""
+"""The admin port's application: health and metrics for everybody who reaches it, the API for those who may.
+
+Without an admin key anywhere, clients of its own host may look, drain and reload; nobody may change tenants or keys.
+"""
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any, Protocol
+import os
+import time
+from typing import TYPE_CHECKING, Any
 
-from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
+
+from roadworthy.gateway.admin import engines, keys, openapi, service, tenants, usage
+from roadworthy.gateway.admin.access import Gatekeeper
+from roadworthy.gateway.admin.answers import AdminError, error_answer
+from roadworthy.gateway.admin.dispatch import routes
+from roadworthy.gateway.admin.operations import Operation
+from roadworthy.gateway.admin.schemas import FREE
+from roadworthy.gateway.admin.view import AdminView
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from starlette.requests import Request
+    from starlette.responses import Response
 
-MOST_BODY_BYTES = 64 * 1024
+    from roadworthy.gateway.admin.desk import Desk
+    from roadworthy.gateway.admin.operations import Call
 
-
-class AdminView(Protocol):
-    """What the admin port may ask of the gateway, and tell it: one process, or the supervisor of several."""
-
-    async def is_ready(self) -> bool: ...
-    async def status_view(self) -> dict[str, Any]: ...
-    async def requests_view(self) -> list[dict[str, Any]]: ...
-    async def metrics_text(self) -> bytes: ...
-    async def drain_engine(self, url: str, draining: bool) -> None: ...
-    async def reload(self) -> str | None: ...
+__all__ = ["OPERATIONS", "AdminView", "admin_app"]
 
 
-def admin_app(view_now: Callable[[], AdminView]) -> Starlette:
-    """The admin port's application, which tells of whatever ``view_now`` gives at the time.
+async def _openapi(_: Call) -> Any:
+    return openapi.document(OPERATIONS)
 
-    ``/healthz`` (the process lives), ``/readyz`` (an engine can take a request), ``/metrics``, ``/api/status``,
-    ``/api/requests`` (the latest, one by one); and by POST ``/api/reload``, ``/api/engines/drain`` and
-    ``/api/engines/undrain`` with ``{"url": ...}``.
+
+OPERATIONS: tuple[Operation, ...] = (
+    *service.OPERATIONS,
+    *engines.OPERATIONS,
+    *tenants.OPERATIONS,
+    *keys.OPERATIONS,
+    *usage.OPERATIONS,
+    Operation(
+        name="openapi", method="GET", path=openapi.PATH, role=None, needs_desk=False, handle=_openapi, answer=FREE,
+        summary="This document.",
+    ),
+)  # fmt: skip
+
+
+def admin_app(view_now: Callable[[], AdminView], desk: Desk | None = None) -> Starlette:
+    """The application, which tells of whatever ``view_now`` gives at the time.
+
+    Args:
+        desk: where tenants and keys are changed; without one that part of the API is not there.
     """
-
-    async def healthz(_: Request) -> Response:
-        return PlainTextResponse("ok\n")
-
-    async def readyz(_: Request) -> Response:
-        if await view_now().is_ready():
-            return PlainTextResponse("ready\n")
-        return PlainTextResponse("no healthy engine, see /api/status\n", status_code=503)
-
-    async def metrics(_: Request) -> Response:
-        return Response(await view_now().metrics_text(), media_type=CONTENT_TYPE_LATEST)
-
-    async def status(_: Request) -> Response:
-        return JSONResponse(await view_now().status_view())
-
-    async def requests(_: Request) -> Response:
-        return JSONResponse({"requests": await view_now().requests_view()})
-
-    async def reload(_: Request) -> Response:
-        problem = await view_now().reload()
-        if problem is None:
-            return JSONResponse({"document": (await view_now().status_view())["document"]})
-        return _error(
-            422, problem, "document_refused", hint="the document before stays in force; mend it and try again"
-        )
-
-    async def drain(request: Request) -> Response:
-        return await _drain(request, draining=True)
-
-    async def undrain(request: Request) -> Response:
-        return await _drain(request, draining=False)
-
-    async def _drain(request: Request, *, draining: bool) -> Response:
-        url = await _url_in(request)
-        if url is None:
-            return _error(400, 'the body must be {"url": "http://HOST:PORT"}', "invalid_json")
-        try:
-            await view_now().drain_engine(url.rstrip("/"), draining)
-        except KeyError:
-            known = ", ".join(one["url"] for one in (await view_now().status_view())["endpoints"])
-            return _error(404, f"no engine {url[:200]!r}", "engine_not_found", hint=f"there are {known}")
-        return JSONResponse({"url": url, "draining": draining})
-
-    async def refused(_: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        if error.status_code == 405:
-            return _error(405, error.detail, "method_not_allowed", headers=dict(error.headers or {}))
-        return _error(error.status_code, error.detail, "not_found", kind="not_found_error")
-
+    gatekeeper = desk.gatekeeper if desk is not None else _without_keys()
     return Starlette(
-        routes=[
-            Route("/healthz", healthz),
-            Route("/readyz", readyz),
-            Route("/metrics", metrics),
-            Route("/api/status", status),
-            Route("/api/requests", requests),
-            Route("/api/reload", reload, methods=["POST"]),
-            Route("/api/engines/drain", drain, methods=["POST"]),
-            Route("/api/engines/undrain", undrain, methods=["POST"]),
-        ],
-        exception_handlers={HTTPException: refused},
+        routes=routes(OPERATIONS, view_now, desk, gatekeeper), exception_handlers={HTTPException: _refused}
     )
 
 
-async def _url_in(request: Request) -> str | None:
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > MOST_BODY_BYTES:
-            return None
-    try:
-        value = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    url = value.get("url") if isinstance(value, dict) else None
-    return url if isinstance(url, str) else None
+def _without_keys() -> Gatekeeper:
+    return Gatekeeper(bootstrap=None, pepper=os.urandom(32), find=lambda _: None, keyed=lambda: False, now_s=time.time)
 
 
-def _error(
-    status: int,
-    message: str,
-    code: str,
-    *,
-    kind: str = "invalid_request_error",
-    hint: str | None = None,
-    headers: dict[str, str] | None = None,
-) -> Response:
-    body = {"message": message, "type": kind, "code": code, "param": None, "hint": hint}
-    return JSONResponse({"error": body}, status_code=status, headers=headers)
+async def _refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    code = "method_not_allowed" if error.status_code == 405 else "not_found"
+    return error_answer(
+        AdminError(error.detail, code=code, hint="GET /api/openapi.json tells every path"), headers=error.headers
+    )
