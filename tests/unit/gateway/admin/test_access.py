@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from fakes.governed import FlakyRegistry
 from roadworthy.core.errors import SpecError
 from roadworthy.gateway.admin.access import bootstrap_key
 from roadworthy.gateway.admin.app import OPERATIONS
@@ -171,25 +172,16 @@ def test_a_tenants_key_opens_nothing_here() -> None:
 
 def test_an_expired_admin_key_opens_nothing_and_no_side_door() -> None:
     async def test() -> None:
-        async with office() as here:
-            async with here.client() as admin:
-                made = (await admin.post("/api/admin-keys", json={"role": "admin", "expires_in_s": 60})).json()
-        async with office(bootstrap=None) as here:
-            here.desk.roster.apply(keys=[_admin_key(here, made)])
-            here.clock.now_s += 61
+        registry = FlakyRegistry()
+        async with office(registry=registry) as here, here.client() as admin:
+            made = (await admin.post("/api/admin-keys", json={"role": "admin", "expires_in_s": 60})).json()
+        async with office(registry=registry, bootstrap=None) as here:
             async with here.client(made["secret"]) as admin:
+                assert (await admin.get("/api/status")).status_code == 200
+                here.clock.now_s += 60
                 assert code(await admin.get("/api/status")) == (401, "invalid_admin_key")
             async with here.client(None) as admin:
                 assert code(await admin.post("/api/reload")) == (401, "admin_key_required")
-
-    def _admin_key(here: object, made: dict[str, object]) -> object:
-        from roadworthy.route.keys import ApiKey, digest_of
-
-        key = made["key"]
-        return ApiKey(
-            id=key["id"], prefix=key["prefix"], role="admin", digest=digest_of(b"p" * 32, made["secret"]),
-            expires_s=1_796_040_060.0,
-        )  # fmt: skip
 
     asyncio.run(test())
 
