@@ -218,8 +218,9 @@ class Treatment:
     Args:
         model: the one to send it to; ``degraded`` when that is another than was asked for. The answer must name it.
         why: free text for the access log and a header; empty where nothing was special.
-        rules: names of the rules that applied or count the request; handed back to ``leave``. ``probe`` is set on the
-            one request that a half-open hold-down lets through as if it were over.
+        rules: names of the rules that applied.
+        counted: rules that will look at how it ended, each with whether it met what can be known beforehand.
+        probe: it is the one request that a half-open hold-down lets through, to see whether the hold may end.
     """
 
     model: str
@@ -227,6 +228,7 @@ class Treatment:
     why: str = ""
     degraded: bool = False
     rules: tuple[str, ...] = ()
+    counted: tuple[tuple[str, bool], ...] = ()
     probe: bool = False
 
 

@@ -1,0 +1,405 @@
+"""The governor of one gateway process or one simulation: who may run now, who waits, who goes first.
+
+It joins the parts: business rules (``rules``), predicted footprints (``footprint``), the room of the engines
+(``pool``), and the queue (``waiting``, ``fair``). What tenants hold is a meter's to count; a grant of it is what comes
+in here. The order of calls is that of ``govern.values``.
+
+While nothing waits and there is room a request costs a few integer operations; a queue costs O(log tenants) a request.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from roadworthy.route.govern import refusals
+from roadworthy.route.govern.footprint import BlockShape
+from roadworthy.route.govern.permit import HeldPermit
+from roadworthy.route.govern.pool import Pool
+from roadworthy.route.govern.rules import RuleBook
+from roadworthy.route.govern.seats import Seat
+from roadworthy.route.govern.settings import GovernSettings
+from roadworthy.route.govern.values import CLASS_RANK, Charge, QueueDepth, Treatment, TurnedAway
+from roadworthy.route.govern.waiting import WaitingRoom
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from roadworthy.route.govern.values import Ending, Facts, Grant, Limits, QueueClass
+    from roadworthy.route.values import RouteRequest
+    from roadworthy.spec.values import Tenant
+
+_TREATMENTS_KEPT = 1024
+_LOW_RANK = CLASS_RANK["low"]
+
+
+class Governor:
+    """Decides for all tenants of one process.
+
+    Args:
+        tenants: those whose requests come; ``set_tenants`` replaces them.
+        settings: None is the document's default.
+        shape: how tokens become blocks; None counts blocks of 16 tokens whose size nobody knows, and then no KV quota
+            is enforced.
+    """
+
+    def __init__(
+        self,
+        tenants: Iterable[Tenant],
+        *,
+        settings: GovernSettings | None = None,
+        shape: BlockShape | None = None,
+    ) -> None:
+        self.settings = settings or GovernSettings()
+        self.shape = shape or BlockShape()
+        self._seats = {tenant.id: Seat(tenant, self.shape) for tenant in tenants}
+        self._adopt(self.settings)
+        self._pool = Pool(self.settings.borrow_headroom_ratio)
+        self._room = WaitingRoom(
+            self._pool, ageing_s=self.settings.queue.ageing_s, overtaken_most=self.settings.overtaken_most
+        )
+        self._rules = RuleBook(self.settings.rules)
+        self._treatments: dict[str, Treatment] = {}
+        self._owners: dict[int, HeldPermit] = {}
+        self._released: list[tuple[object, HeldPermit]] = []
+
+    def _adopt(self, settings: GovernSettings) -> None:
+        self._expected = settings.expected_output_tokens
+        self._prompt_weight, self._output_weight = settings.prompt_weight, settings.output_weight
+        self._every = settings.charge_every_tokens
+
+    # what may change while it runs
+
+    def set_tenants(self, tenants: Iterable[Tenant], now_s: float) -> list[TurnedAway]:  # noqa: ARG002 a later rule may age them
+        """These are the tenants from now on. What runs goes on; those waiting of a tenant that is gone are turned away
+        and come back, for the caller to answer and to settle."""
+        seats: dict[str, Seat] = {}
+        for tenant in tenants:
+            seat = self._seats.get(tenant.id)
+            if seat is None:
+                seat = Seat(tenant, self.shape)
+            else:
+                seat.follow(tenant, self.shape)
+            seats[tenant.id] = seat
+        gone = {tenant_id for tenant_id in self._seats if tenant_id not in seats}
+        self._seats = seats
+        if not gone:
+            return []
+        turned = [permit for permit in self._owners.values() if permit.tenant_id in gone]
+        away = [TurnedAway(owner=permit.owner, refused=refusals.removed(permit.tenant_id)) for permit in turned]
+        for permit in turned:
+            self._drop(permit)
+        self._room.forget(gone)
+        return away
+
+    def set_shape(self, shape: BlockShape) -> None:
+        """Blocks are of this shape from now on: an engine has said so. What is charged already stays as it is."""
+        self.shape = shape
+        for seat in self._seats.values():
+            seat.follow(seat.tenant, shape)
+
+    def capacity(self, blocks: int | None, slots: int | None) -> None:
+        """The room of the healthy engines together; None for no bound. What runs beyond it goes on. Ask ``ready``
+        afterwards."""
+        self._pool.resize(blocks, slots)
+
+    # one request
+
+    def limits(self, tenant_id: str) -> Limits:
+        """What a meter is to enforce for the tenant. Raises KeyError for one that is not known."""
+        return self._seats[tenant_id].limits
+
+    def check(self, tenant: Tenant, request: RouteRequest, facts: Facts | None, now_s: float) -> Treatment:
+        """Whether ``tenant`` may ask this, and what is to be done with it.
+
+        Raises:
+            Refused: ``model_not_allowed`` (403), ``tenant_removed`` (403), or a business rule's code (422).
+        """
+        seat = self._seats.get(tenant.id)
+        if seat is None:
+            raise refusals.removed(tenant.id)
+        model = request.model
+        if seat.models is not None and model not in seat.models:
+            raise refusals.model(tenant.id, model, seat.tenant.models)
+        if self._rules:
+            return self._rules.treat(seat.tenant, request, facts, now_s)
+        treatment = self._treatments.get(model)
+        if treatment is None:
+            if len(self._treatments) >= _TREATMENTS_KEPT:
+                self._treatments.clear()
+            treatment = self._treatments[model] = Treatment(model=model)
+        return treatment
+
+    def charge(self, tenant: Tenant, request: RouteRequest, treatment: Treatment | None = None) -> Charge:
+        """The predicted footprint of ``request`` at the model it goes to.
+
+        The answer is taken to be as long as nine in ten of the tenant's answers of that model, or as long as the
+        client allows at most.
+        """
+        model = treatment.model if treatment is not None else request.model
+        output = self._seats[tenant.id].expected.get(model, self._expected)
+        asked = request.max_tokens
+        if asked is not None and asked < output:
+            output = asked
+        prompt = request.prompt_tokens
+        return Charge(
+            tenant_id=tenant.id,
+            model=model,
+            prompt_tokens=prompt,
+            output_tokens=output,
+            blocks=self.shape.held(prompt + output),
+        )
+
+    def enter(
+        self,
+        grant: Grant,
+        tenant: Tenant,
+        request: RouteRequest,  # noqa: ARG002 the lane and the session may count one day
+        owner: object,
+        now_s: float,
+        *,
+        treatment: Treatment | None = None,
+        deadline_s: float | None = None,
+    ) -> HeldPermit | None:
+        """A permit to run now, or None: it waits, and ``owner`` comes back from ``ready`` or ``expired``.
+
+        Args:
+            owner: anything; it is kept by identity and must not wait twice at once.
+            deadline_s: seconds from now within which it must start; at most ``queue.max_wait``, which None stands for.
+
+        Raises:
+            Refused: ``queue_full`` or ``deadline_unreachable`` (429, with the time after which it should do). The
+                grant is then the caller's to settle, with no tokens.
+        """
+        seat = self._seats.get(tenant.id)
+        if seat is None:
+            raise refusals.removed(tenant.id)
+        queue_class: QueueClass = "normal" if treatment is None else treatment.queue_class
+        if grant.borrowed:
+            queue_class = "low"
+        rank = CLASS_RANK[queue_class] + seat.priority
+        place = seat.lines.get(rank)
+        if place is None:
+            fair = self._room.fair(rank)
+            place = seat.lines[rank] = fair, fair.line(tenant.id, seat.weight)
+        fair, line = place
+        permit = HeldPermit(grant, seat, treatment, queue_class, fair, line, self._output_weight, self._every)
+        charge = grant.charge
+        if self._room.best_rank > rank and self._pool.fits(charge.blocks, borrowed=grant.borrowed):
+            fair.serve_at_once(line)
+            self._start(permit)
+            return permit
+        self._wait(permit, owner, now_s, deadline_s)
+        self._release(now_s)
+        if permit.running:  # nothing that waits fits, and this does
+            self._released.remove((owner, permit))
+            return permit
+        return None
+
+    def ready(self, now_s: float) -> list[tuple[object, HeldPermit]]:
+        """Those whose turn has come, with their owners; they count as running from now on.
+
+        To be asked after every ``leave``, after ``capacity``, and from time to time (ageing).
+        """
+        if self._room.count:
+            self._room.age(now_s)
+            self._release(now_s)
+        elif not self._released:
+            return []
+        released, self._released = self._released, []
+        return released
+
+    def expired(self, now_s: float) -> list[TurnedAway]:
+        """Those whose deadline has passed, turned away with an honest Retry-After. Their grants are the caller's to
+        settle."""
+        away = []
+        for permit in self._room.late(now_s):
+            refused = refusals.waited_out(now_s - permit.entered_s, self._again_s(permit, now_s))
+            away.append(TurnedAway(owner=permit.owner, refused=refused))
+            self._gone(permit)
+        return away
+
+    def withdraw(self, owner: object) -> bool:
+        """Whoever waits as ``owner`` waits no longer: the client left. False where it did not wait; then it runs, or
+        has its turn in a ``ready`` that nobody has asked for yet, and ``leave`` ends it."""
+        permit = self._owners.get(id(owner))
+        if permit is None or not permit.waiting:
+            return False
+        self._drop(permit)
+        return True
+
+    def leave(
+        self,
+        permit: HeldPermit,
+        *,
+        prompt_tokens: int,
+        output_tokens: int,
+        now_s: float,
+        cached_tokens: int = 0,
+        itl_p99_s: float | None = None,
+        ttft_s: float | None = None,
+        ending: Ending = "completed",
+    ) -> None:
+        """It is over, however it ended. Idempotent; also right for one that still waits.
+
+        Args:
+            prompt_tokens, output_tokens: what was really used; ``cached_tokens`` of the prompt were in the prefix
+                cache.
+            itl_p99_s: of this request, None with fewer than 20 gaps; ``ttft_s`` None where no token came.
+        """
+        if not permit.running:
+            if permit.waiting:
+                self._drop(permit)
+            return
+        permit.running = False
+        grant, line, seat = permit.grant, permit.line, permit.seat
+        charge = grant.charge
+        pool = self._pool
+        pool.slots -= 1
+        pool.blocks -= charge.blocks
+        prompt = prompt_tokens - charge.prompt_tokens
+        if cached_tokens and self.settings.cached_free:
+            prompt -= cached_tokens
+        work = prompt * self._prompt_weight + permit.uncharged_output(output_tokens) * self._output_weight
+        if work:
+            permit.fair.charge(line, work)
+        if ending == "completed" and output_tokens:
+            seat.learn(charge.model, output_tokens)
+        if seat.to_own and not permit.borrowed:
+            self._pass_on(seat, charge.blocks, now_s)
+        treatment = permit.treatment
+        if treatment is not None and treatment.counted:
+            self._rules.ended(treatment, itl_p99_s=itl_p99_s, ttft_s=ttft_s, judged=ending == "completed", now_s=now_s)
+
+    # what it looks like
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait."""
+        return self._room.count
+
+    @property
+    def running(self) -> int:
+        """Requests that have a permit."""
+        return self._pool.slots
+
+    @property
+    def blocks(self) -> int:
+        """KV blocks that those are predicted to hold."""
+        return self._pool.blocks
+
+    def waiting_of(self, tenant_id: str) -> int:
+        seat = self._seats.get(tenant_id)
+        return seat.waiting if seat is not None else 0
+
+    def depth(self, now_s: float) -> QueueDepth:
+        """The queue at a glance; walks over all that waits."""
+        by_class: dict[QueueClass, int] = {"high": 0, "normal": 0, "low": 0}
+        by_tenant: dict[str, int] = {}
+        for permit in self._owners.values():
+            by_class[permit.queue_class] += 1
+            by_tenant[permit.tenant_id] = by_tenant.get(permit.tenant_id, 0) + 1
+        return QueueDepth(
+            total=self._room.count, by_class=by_class, by_tenant=by_tenant, oldest_s=self._room.oldest_s(now_s)
+        )
+
+    def holding(self) -> tuple[tuple[str, str], ...]:
+        """(rule, model) of each hold-down that is on."""
+        return self._rules.holding()
+
+    # within
+
+    def _start(self, permit: HeldPermit) -> None:
+        charge = permit.grant.charge
+        permit.running = True
+        self._pool.slots += 1
+        self._pool.blocks += charge.blocks
+        line = permit.line
+        line.counter += charge.prompt_tokens * self._prompt_weight / line.weight
+
+    def _wait(self, permit: HeldPermit, owner: object, now_s: float, deadline_s: float | None) -> None:
+        queue, room, seat = self.settings.queue, self._room, permit.seat
+        if room.count >= queue.total:
+            turn_s = room.turn_s(permit.fair, permit.line, now_s)
+            raise refusals.queue_full("all tenants", room.count, queue.total, 1.0 if turn_s is None else turn_s)
+        if seat.waiting >= queue.per_tenant:
+            turn_s = room.turn_s(permit.fair, permit.line, now_s)
+            raise refusals.queue_full(
+                f"tenant {permit.tenant_id}", seat.waiting, queue.per_tenant, 1.0 if turn_s is None else turn_s
+            )
+        most_s = queue.max_wait_s if deadline_s is None else min(deadline_s, queue.max_wait_s)
+        expected_s = room.expected_s(permit.fair, permit.line, now_s)
+        if expected_s is not None and expected_s > most_s:
+            raise refusals.too_late(expected_s, most_s, expected_s - most_s)
+        if id(owner) in self._owners:
+            raise ValueError("this owner waits already")
+        permit.owner = owner
+        permit.entered_s = now_s
+        permit.give_up_s = now_s + most_s
+        self._owners[id(owner)] = permit
+        seat.waiting += 1
+        room.join(permit, now_s)
+        quota = seat.limits.kv_blocks
+        if permit.borrowed and quota is not None and permit.grant.charge.blocks <= quota:
+            seat.to_own.append(permit)
+
+    def _release(self, now_s: float) -> None:
+        """Start all that may start; ``ready`` hands them out."""
+        while (permit := self._room.next(now_s)) is not None:
+            permit.waited_s = max(0.0, now_s - permit.entered_s)
+            self._start(permit)
+            self._released.append((permit.owner, permit))
+            self._forget(permit)
+
+    def _drop(self, permit: HeldPermit) -> None:
+        self._room.drop(permit)
+        self._gone(permit)
+
+    def _gone(self, permit: HeldPermit) -> None:
+        """``permit`` waited and was not served. What it had of its tenant's quota goes to the next one of it."""
+        self._forget(permit)
+        if permit.seat.to_own and not permit.borrowed:
+            self._pass_on(permit.seat, permit.grant.charge.blocks, permit.entered_s)
+
+    def _forget(self, permit: HeldPermit) -> None:
+        del self._owners[id(permit.owner)]
+        permit.owner = None
+        permit.seat.waiting -= 1
+
+    def _pass_on(self, seat: Seat, blocks: int, now_s: float) -> None:
+        """``blocks`` of the tenant's quota are free again: its oldest borrowed requests that they cover become its own.
+
+        What is passed on was freed here, so that all gateways together never own more than one quota's worth.
+        """
+        seat.freed_blocks += blocks
+        to_own = seat.to_own
+        while to_own:
+            permit = to_own[0]
+            if permit.waiting:
+                needed = permit.grant.charge.blocks
+                if needed > seat.freed_blocks:
+                    return
+                seat.freed_blocks -= needed
+                self._own(permit, now_s)
+            to_own.popleft()
+        seat.freed_blocks = 0
+
+    def _own(self, permit: HeldPermit, now_s: float) -> None:
+        permit.borrowed = False
+        treatment = permit.treatment
+        permit.queue_class = "normal" if treatment is None else treatment.queue_class
+        rank = CLASS_RANK[permit.queue_class] + permit.seat.priority
+        if rank == permit.fair.rank:
+            return
+        fair = self._room.fair(rank)
+        line = fair.line(permit.tenant_id, permit.seat.weight)
+        permit.seat.lines[rank] = fair, line
+        self._room.move(permit, fair, line, now_s)
+
+    def _again_s(self, permit: HeldPermit, now_s: float) -> float:
+        """After how long a request of the same kind would be served in time, as far as can be told."""
+        room = self._room
+        expected_s = room.expected_s(permit.fair, permit.line, now_s)
+        if expected_s is None:
+            return 1.0
+        late_s = expected_s - (permit.give_up_s - permit.entered_s)
+        return late_s if late_s > 0 else room.turn_s(permit.fair, permit.line, now_s) or 1.0

@@ -1,0 +1,203 @@
+"""The requests that wait for room: in classes, aged, until a deadline; and how long one more would wait."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import deque
+from heapq import heapify, heappop, heappush
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from roadworthy.route.govern.fair import FairClass
+from roadworthy.route.govern.pace import Pace
+
+if TYPE_CHECKING:
+    from roadworthy.route.govern.fair import Line
+    from roadworthy.route.govern.permit import HeldPermit
+    from roadworthy.route.govern.pool import Pool
+
+_RANK = attrgetter("rank")
+_NOBODY = 2**62
+"""A rank behind every class: nothing waits."""
+_SLACK = 1024
+"""Left-overs in a heap or queue that are put up with before they are swept out."""
+
+
+class WaitingRoom:
+    """All classes of one governor. ``best_rank`` is the first class in which something waits.
+
+    A class is served before those behind it, so its order is strict; within one, :class:`FairClass`. What does not fit
+    into the pool may be passed by what does, at most ``overtaken_most`` requests at a time, until it has waited for
+    ``ageing_s``: then nothing passes it any more. So no room stands empty while something fits, and no request starves
+    for being large.
+    """
+
+    def __init__(self, pool: Pool, *, ageing_s: float, overtaken_most: int) -> None:
+        self.best_rank = _NOBODY
+        self.count = 0
+        self._pool, self._ageing_s, self._overtaken_most = pool, ageing_s, overtaken_most
+        self._classes: dict[int, FairClass] = {}
+        self._order: list[FairClass] = []
+        self._ageing: deque[tuple[float, HeldPermit]] = deque()
+        self._deadlines: list[tuple[float, int, HeldPermit]] = []
+        self._entered = 0
+        self._pace = Pace()
+
+    def fair(self, rank: int) -> FairClass:
+        fair = self._classes.get(rank)
+        if fair is None:
+            fair = self._classes[rank] = FairClass(rank)
+        return fair
+
+    def classes(self) -> tuple[FairClass, ...]:
+        """Those in which something waits, best first."""
+        return tuple(self._order)
+
+    def join(self, permit: HeldPermit, now_s: float) -> None:
+        """``permit`` waits from now on, in its class and line; its ``give_up_s`` is set."""
+        if not self.count:
+            self._pace.backlog_began(now_s)
+        self.count += 1
+        permit.waiting = True
+        self._put(permit, now_s)
+        self._entered += 1
+        heappush(self._deadlines, (permit.give_up_s, self._entered, permit))
+        if len(self._deadlines) > 2 * self.count + _SLACK:
+            self._deadlines = [one for one in self._deadlines if one[2].waiting]
+            heapify(self._deadlines)
+
+    def drop(self, permit: HeldPermit) -> None:
+        """``permit`` waits no longer and was not served."""
+        permit.waiting = False
+        self.count -= 1
+        self._take_out(permit)
+
+    def move(self, permit: HeldPermit, fair: FairClass, line: Line, now_s: float) -> None:
+        """``permit`` waits in another class from now on."""
+        old_fair, old_line = permit.fair, permit.line
+        permit.fair, permit.line, permit.priority = fair, line, fair.rank
+        old_fair.drop(old_line)
+        self._closed(old_fair)
+        self._put(permit, now_s)
+
+    def forget(self, tenant_ids: set[str]) -> None:
+        """These tenants are gone, and nothing of theirs waits."""
+        for fair in self._classes.values():
+            for tenant_id in tenant_ids:
+                fair.lines.pop(tenant_id, None)
+
+    def next(self, now_s: float) -> HeldPermit | None:
+        """The request to be served now, taken out; None when nothing that waits may start."""
+        if not self._pool.slot_free():
+            return None
+        passed: list[tuple[FairClass, Line]] = []
+        found: tuple[FairClass, Line] | None = None
+        for fair in self._order:
+            found, going_on = self._fitting(fair, passed, now_s)
+            if found is not None or not going_on:
+                break
+        for fair, line in passed:
+            fair.take_back(line)
+        if found is None:
+            return None
+        fair, line = found
+        permit = fair.take(line)
+        permit.waiting = False
+        self.count -= 1
+        self._closed(fair)
+        self._pace.started(now_s)
+        return permit
+
+    def age(self, now_s: float) -> None:
+        """Move each request one class up that has waited for another ``ageing_s``."""
+        ageing = self._ageing
+        while ageing and ageing[0][0] <= now_s:
+            _, permit = ageing.popleft()
+            if not permit.waiting or permit.borrowed:
+                continue
+            above = None
+            for fair in self._order:
+                if fair.rank >= permit.fair.rank:
+                    break
+                above = fair
+            if above is None:
+                self._ageing.append((now_s + self._ageing_s, permit))
+            else:
+                self.move(permit, above, above.line(permit.tenant_id, permit.seat.weight), now_s)
+
+    def late(self, now_s: float) -> list[HeldPermit]:
+        """Those whose time is over, taken out."""
+        late = []
+        deadlines = self._deadlines
+        while deadlines and deadlines[0][0] <= now_s:
+            permit = heappop(deadlines)[2]
+            if permit.waiting:
+                self.drop(permit)
+                late.append(permit)
+        return late
+
+    def expected_s(self, fair: FairClass, line: Line, now_s: float) -> float | None:
+        """How long one more request of ``line`` would wait, if nobody came behind it; None while that is unknown.
+
+        Ahead of it are the better classes, and in its own class either everyone or, where that is less, its tenant's
+        requests with what others are served meanwhile by their weights.
+        """
+        per_s = self._pace.per_s(now_s) if self.count else None
+        if per_s is None:
+            return None
+        ahead = 0
+        for other in self._order:
+            if other.rank >= fair.rank:
+                break
+            ahead += other.count
+        weights = fair.weight_waiting + (0.0 if line.live else line.weight)
+        turn = (line.live + 1) * weights / line.weight
+        return (ahead + min(fair.count + 1.0, turn)) / per_s
+
+    def turn_s(self, fair: FairClass, line: Line, now_s: float) -> float | None:
+        """How long until the tenant's line is shorter by one; None while that is unknown."""
+        per_s = self._pace.per_s(now_s) if self.count else None
+        return None if per_s is None else max(1.0, fair.weight_waiting / line.weight) / per_s
+
+    def oldest_s(self, now_s: float) -> float:
+        """How long the request has waited that has waited longest; 0 when nothing waits."""
+        entered = [FairClass.head(line).entered_s for fair in self._order for line in fair.lines.values() if line.live]
+        return max(0.0, now_s - min(entered)) if entered else 0.0
+
+    # within
+
+    def _fitting(
+        self, fair: FairClass, passed: list[tuple[FairClass, Line]], now_s: float
+    ) -> tuple[tuple[FairClass, Line] | None, bool]:
+        """The first line of ``fair`` whose head fits, and whether classes behind may be looked at if there is none."""
+        while (line := fair.first()) is not None:
+            permit = fair.head(line)
+            if self._pool.fits(permit.grant.charge.blocks, borrowed=permit.borrowed):
+                return (fair, line), True
+            overdue = not permit.borrowed and now_s - permit.entered_s >= self._ageing_s
+            if overdue or len(passed) >= self._overtaken_most:
+                return None, False
+            fair.set_aside(line)
+            passed.append((fair, line))
+        return None, True
+
+    def _put(self, permit: HeldPermit, now_s: float) -> None:
+        fair = permit.fair
+        fair.add(permit.line, permit)
+        if fair.count == 1:
+            insort(self._order, fair, key=_RANK)
+            self.best_rank = self._order[0].rank
+        if not permit.borrowed:
+            self._ageing.append((now_s + self._ageing_s, permit))
+            if len(self._ageing) > 2 * self.count + _SLACK:
+                self._ageing = deque(one for one in self._ageing if one[1].waiting)
+
+    def _take_out(self, permit: HeldPermit) -> None:
+        permit.fair.drop(permit.line)
+        self._closed(permit.fair)
+
+    def _closed(self, fair: FairClass) -> None:
+        """Take ``fair`` out of the order when nothing waits in it."""
+        if not fair.count:
+            self._order.remove(fair)
+            self.best_rank = self._order[0].rank if self._order else _NOBODY
