@@ -8,7 +8,9 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -51,6 +53,18 @@ class Server:
         with socket.socket(family, socket.SOCK_STREAM) as probe:
             probe.settimeout(1)
             return probe.connect_ex(str(self.socket_path) if self.socket_path else ("127.0.0.1", self.port)) == 0
+
+    @contextmanager
+    def database(self) -> Iterator[str]:
+        """The URL of a database of its own on a PostgreSQL server."""
+        import psycopg
+
+        name = f"test_{uuid.uuid4().hex[:12]}"
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        yield f"{self.url.rpartition('/')[0]}/{name}"
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
     def freeze(self) -> None:
         """The process answers nobody, and its sockets stay open: what a partition looks like from the client."""
@@ -129,16 +143,12 @@ def _postgres_folder() -> Path:
 
 
 @contextmanager
-def running_postgres(folder: Path) -> Iterator[Server]:
-    """A cluster of its own in ``folder``; as user ``postgres`` when the tests run as root, whom it refuses."""
+def running_postgres() -> Iterator[Server]:
+    """A cluster of its own; as user ``postgres`` when the tests run as root, whom it refuses."""
     programs = _postgres_folder()
     user = "postgres" if os.geteuid() == 0 else None
     # pytest's folders are for their owner only, and a unix socket's path must be short
-    home = Path(
-        subprocess.run(
-            ["mktemp", "-d", "/tmp/roadworthy-pg-XXXXXX"], check=True, capture_output=True, text=True
-        ).stdout.strip()
-    )
+    home = Path(tempfile.mkdtemp(prefix="roadworthy-pg-"))
     if user:
         shutil.chown(home, user, user)
     data = home / "data"
