@@ -45,7 +45,8 @@ def run(test: Callable[[], Awaitable[None]], limit_s: float = 30) -> None:
             runner.run(limited())
         finally:
             runner.close()
-    assert [str(one.message) for one in caught if one.category is ResourceWarning] == []
+    left = [str(one.message) for one in caught if one.category is ResourceWarning]
+    assert left == [], left
 
 
 async def until(condition: Callable[[], bool], within_s: float = LIMIT_S) -> None:

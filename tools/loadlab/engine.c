@@ -156,6 +156,8 @@ static void read_body(struct connection *connection, const char *body, size_t le
     struct port *port = connection->port;
     connection->stream = (value = value_of(body, length, "\"stream\"")) && !strncmp(value, "true", 4);
     connection->usage = (value = value_of(body, length, "\"include_usage\"")) && !strncmp(value, "true", 4);
+    connection->usage_each = connection->usage && (value = value_of(body, length, "\"continuous_usage_stats\"")) &&
+                             !strncmp(value, "true", 4);
     value = value_of(body, length, "\"max_tokens\"");
     connection->chunks = value && isdigit((unsigned char)*value) ? atoi(value) : port->chunks;
     read_id(connection, body, length);

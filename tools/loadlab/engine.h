@@ -51,7 +51,7 @@ struct connection {
     struct connection *next, *previous;
     uint64_t asked_ns, due_ns;
     char id[40];
-    int stream, usage, chunks, sent, prompt_tokens, writable_wanted, close_when_sent, in_request;
+    int stream, usage, usage_each, chunks, sent, prompt_tokens, writable_wanted, close_when_sent, in_request;
 };
 
 /* How one completion request ended, for those who measure how soon a leaving client is noticed. */

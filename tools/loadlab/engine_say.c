@@ -105,19 +105,26 @@ void say_stream_head(struct bytes *out) {
 }
 
 void say_chunk(struct bytes *out, const struct connection *connection, uint64_t at_ns) {
-    char event[512];
-    static const char tail[] = "\"},\"logprobs\":null,\"finish_reason\":null}]}\n\n";
+    char event[512], tail[256];
+    static const char choice[] = "\"},\"logprobs\":null,\"finish_reason\":null}]";
+    size_t tail_length =
+        connection->usage_each
+            ? (size_t)snprintf(tail, sizeof tail,
+                               "%s,\"usage\":{\"prompt_tokens\":%d,\"total_tokens\":%d,\"completion_tokens\":%d}}\n\n",
+                               choice, connection->prompt_tokens, connection->prompt_tokens + connection->sent + 1,
+                               connection->sent + 1)
+            : (size_t)snprintf(tail, sizeof tail, "%s}\n\n", choice);
     int used = snprintf(event, sizeof event,
                         "data: {\"id\":\"chatcmpl-%s\",\"object\":\"chat.completion.chunk\",\"created\":1,"
                         "\"model\":\"fake-model\",\"system_fingerprint\":\"ll_%016llx_%016llx\",\"choices\":"
                         "[{\"index\":0,\"delta\":{\"content\":\"",
                         connection->id, (unsigned long long)connection->asked_ns, (unsigned long long)at_ns);
-    size_t whole = (size_t)used + sizeof tail - 1, wanted = (size_t)connection->port->chunk_bytes;
+    size_t whole = (size_t)used + tail_length, wanted = (size_t)connection->port->chunk_bytes;
     size_t filling = wanted > whole ? wanted - whole : 0;
     bytes_print(out, "%zx\r\n", whole + filling);
     bytes_add(out, event, (size_t)used);
     pad(out, filling);
-    bytes_add(out, tail, sizeof tail - 1);
+    bytes_add(out, tail, tail_length);
     bytes_add(out, "\r\n", 2);
 }
 

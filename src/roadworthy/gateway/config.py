@@ -9,6 +9,7 @@ from roadworthy.core.errors import SpecError
 from roadworthy.gateway.data.limits import Limits
 from roadworthy.gateway.poller import PollPolicy
 from roadworthy.route.breaker import BreakerPolicy
+from roadworthy.route.govern.settings import GovernSettings
 from roadworthy.route.settings import RoutingSettings
 from roadworthy.spec.gateway_values import TlsSpec
 from roadworthy.spec.governance_values import GovernanceSpec
@@ -38,7 +39,8 @@ class GatewayConfig:
         access_log: path of the access log, ``-`` for stdout, None for none.
         otlp_endpoint: where spans go, None for nowhere.
         remote_media: let engines fetch media by URL.
-        governance: queue, reserve, billing, rules.
+        governance: billing, the ledger, what happens when a store is lost.
+        govern: queue, reserve, rules.
         state_url: the database of tenants, keys and the ledger; None keeps them in this process.
         shared_url: where limits are counted that several processes share; None counts them in each.
         engine_priority: engines schedule by priority, so each request tells them its own.
@@ -63,6 +65,7 @@ class GatewayConfig:
     otlp_endpoint: str | None = None
     remote_media: bool = False
     governance: GovernanceSpec = field(default_factory=GovernanceSpec)
+    govern: GovernSettings = field(default_factory=GovernSettings)
     state_url: str | None = None
     shared_url: str | None = None
     engine_priority: bool = False
@@ -119,6 +122,7 @@ class GatewayConfig:
             otlp_endpoint=spec.otlp_endpoint,
             remote_media=spec.remote_media == "allow",
             governance=deployment.governance,
+            govern=GovernSettings.of(deployment),
             state_url=spec.state_url,
             shared_url=spec.shared_url,
             engine_priority=deployment.engine.settings.get("scheduling_policy") == "priority",

@@ -59,6 +59,7 @@ class Endpoint:
         self.version = ""  # as it says; empty while it has not
         self.publishes = False  # KV events; it repeats in them the session that we name, which is our request's id
         self.block_tokens = 0  # of its KV cache; 0 while not known
+        self.kv_blocks: int | None = None  # of its pools together; None while not known
         self._heads: dict[tuple[str, str], bytes] = {}
         self.in_flight = 0
         self.last_dispatch = 0

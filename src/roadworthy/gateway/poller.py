@@ -225,7 +225,7 @@ class _Polled:
     def _tell(self) -> None:
         """Tell the endpoint and the observer what is new of the process and its pool."""
         scrape, observer = self._scrape, self._observer
-        self.endpoint.block_tokens = scrape.block_tokens
+        self.endpoint.block_tokens, self.endpoint.kv_blocks = scrape.block_tokens, scrape.kv_blocks
         if observer is None:
             return
         if scrape.started_s is not None and scrape.started_s != self._started_s:

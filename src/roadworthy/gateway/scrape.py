@@ -28,6 +28,7 @@ class Scrape:
         kv_tokens: tokens that the KV pools have blocks for, 0 where prefix caching is off, since then none is found
             again. Of a hybrid model this is one group's view, an upper bound.
         block_tokens: of one block; 0 when the engine does not say.
+        kv_blocks: of the pools, less the one of each that is a placeholder; None when the engine does not say.
         started_s: when its process started, seconds since 1970 on its clock; it tells one process from the next.
     """
 
@@ -37,6 +38,7 @@ class Scrape:
     loaded: bool = False
     kv_tokens: int | None = None
     block_tokens: int = 0
+    kv_blocks: int | None = None
     asleep: bool = False
     started_s: float | None = None
 
@@ -47,7 +49,7 @@ def read_metrics(page: bytes) -> Scrape:
     waiting = [int(value) for _, value in _samples(page, b"vllm:num_requests_waiting")]
     usage = [min(1.0, value) for _, value in _samples(page, b"vllm:kv_cache_usage_perc")]
     asleep = [value for labels, value in _samples(page, b"vllm:engine_sleep_state") if b'"awake"' in labels]
-    kv_tokens, block_tokens = _kv_pool(page)
+    kv_tokens, block_tokens, kv_blocks = _kv_pool(page)
     started_s = [value for _, value in _samples(page, b"process_start_time_seconds", most=1e12)]
     return Scrape(
         running=sum(running),
@@ -56,26 +58,28 @@ def read_metrics(page: bytes) -> Scrape:
         loaded=bool(running or waiting or usage),
         kv_tokens=kv_tokens,
         block_tokens=block_tokens,
+        kv_blocks=kv_blocks,
         asleep=any(value == 0 for value in asleep),
         started_s=started_s[0] if started_s else None,
     )
 
 
-def _kv_pool(page: bytes) -> tuple[int | None, int]:
-    """Tokens of the pools (blocks times their tokens, less the one that is a placeholder) and of a block; None and 0
-    when the engine does not say."""
-    total, block_tokens, caching = 0, 0, True
+def _kv_pool(page: bytes) -> tuple[int | None, int, int | None]:
+    """Tokens of the pools (blocks times their tokens, less the one that is a placeholder) and of a block, and the
+    blocks; None, 0 and None when the engine does not say."""
+    total, block_tokens, blocks, caching = 0, 0, 0, True
     for labels, _ in _samples(page, b"vllm:cache_config_info"):
         named = dict(_LABEL.findall(labels))
         try:
             block_tokens = int(named[b"block_size"])
+            blocks += int(named[b"num_gpu_blocks"]) - 1
             total += (int(named[b"num_gpu_blocks"]) - 1) * block_tokens
         except (KeyError, ValueError):
-            return None, block_tokens
+            return None, block_tokens, None
         caching = caching and named.get(b"enable_prefix_caching") != b"False"
     if total <= 0:
-        return None, block_tokens
-    return (total if caching else 0), block_tokens
+        return None, block_tokens, None
+    return (total if caching else 0), block_tokens, blocks
 
 
 def _samples(page: bytes, name: bytes, *, most: float = 1e9) -> Iterator[tuple[bytes, float]]:

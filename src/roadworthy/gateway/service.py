@@ -15,18 +15,22 @@ from roadworthy.gateway.admin.server import AdminServer
 from roadworthy.gateway.billing import Billing
 from roadworthy.gateway.data.plane import DataPlane
 from roadworthy.gateway.endpoints import Endpoint
+from roadworthy.gateway.governance import Governance
 from roadworthy.gateway.journal import Journal
 from roadworthy.gateway.kv_events import KvEvents
 from roadworthy.gateway.listen import listener, url_of
 from roadworthy.gateway.poller import Poller
 from roadworthy.gateway.principal import pepper_of
+from roadworthy.gateway.room import Room, room_of
 from roadworthy.gateway.status import DocumentStatus, EndpointStatus, GatewayStatus
 from roadworthy.gateway.stores import NO_STORES, Stores
 from roadworthy.gateway.tally import RecentRate, Tally
 from roadworthy.gateway.tls import load, server_context
 from roadworthy.gateway.trace import Tracer
 from roadworthy.gateway.versions import version_warning
-from roadworthy.route.tenants import TenantBook
+from roadworthy.route.govern.governor import Governor
+from roadworthy.route.govern.meter import LocalMeter
+from roadworthy.route.tenants import ANONYMOUS, TenantBook
 
 if TYPE_CHECKING:
     import socket
@@ -93,9 +97,17 @@ class Gateway:
             if one
         ]
         self._tally = Tally(self._model_label, sinks)
+        self._meter = LocalMeter(wall_offset_s=time.time() - time.monotonic())
+        self._governance = Governance(
+            Governor(config.tenants or (ANONYMOUS,), settings=config.govern, shape=config.shape),
+            self._meter,
+            now_s=time.monotonic,
+            on_loss=config.governance.on_state_loss,
+        )
         self._plane = DataPlane(
             endpoints=endpoints,
             tenants=TenantBook(config.tenants, pepper=pepper),
+            governance=self._governance,
             pepper=pepper,
             limits=config.limits,
             routing=config.routing,
@@ -105,11 +117,13 @@ class Gateway:
             session_header=config.session_header,
             tracer=self._tracer,
             remote_media=config.remote_media,
+            engine_priority=config.engine_priority,
             counts=config.counts(config.tenants),
             billing=self._billing,
         )
         self._poller = Poller(endpoints, policy=config.poll, now_s=time.monotonic, observer=self._plane.routing)
         self._kv_events = self._publishing(config)
+        self._room = Room()
         self._event_rate, self._token_rate = RecentRate(), RecentRate()
         self._data_socket = data_socket
         self._admin_socket: socket.socket | None = None
@@ -183,6 +197,7 @@ class Gateway:
         if self._ticker is not None:
             self._ticker.cancel()
             await asyncio.gather(self._ticker, return_exceptions=True)
+        await self._governance.stop()
         await self._poller.stop()
         await self._kv_events.stop()
         self._tally.fold()
@@ -233,7 +248,7 @@ class Gateway:
     def status(self) -> GatewayStatus:
         """Everything an operator sees, at this moment."""
         plane = self._plane
-        tenants = self._tally.tenants((one.id for one in plane.tenants), plane.admission.in_flight)
+        tenants = self._tally.tenants((one.id for one in plane.tenants), self._governance.in_flight)
         return GatewayStatus(
             ready=self.ready,
             draining=plane.draining,
@@ -383,7 +398,8 @@ class Gateway:
         self._config = config
         plane.set_limits(config.limits, remote_media=config.remote_media)
         plane.counts = config.counts(config.tenants)
-        plane.set_tenants(book, plane.admission.renewed(book))
+        plane.set_tenants(book)
+        self._governance.set_tenants(book)
         plane.set_endpoints(endpoints)
         for url, endpoint in known.items():
             if url not in plane.endpoints:
@@ -394,11 +410,25 @@ class Gateway:
             self._kv_events = self._publishing(config)
             self._kv_events.start()
 
+    def _tell_capacity(self) -> None:
+        """What room there is at the engines that can be used now: this process's share of it."""
+        usable = [one for one in self._plane.endpoint_list if one.healthy and not one.draining]
+        config = self._config
+        room = room_of(
+            usable, count_blocks=config.shape is not None, workers=config.workers,
+            slots_per_engine=config.governance.slots_per_engine,
+        )  # fmt: skip
+        if room != self._room:
+            self._room = room
+            self._governance.capacity(room.blocks, room.slots)
+
     async def _tick(self) -> None:
         next_sample_s = 0.0
         while True:
             await asyncio.sleep(self._config.limits.sweep_s)
             self._plane.sweep()
+            self._governance.tick(time.monotonic())
+            self._tell_capacity()
             self._tally.fold()
             if self._billing is not None:
                 self._billing.tick()

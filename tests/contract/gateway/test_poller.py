@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -119,10 +120,14 @@ def test_an_engine_too_busy_for_new_connections_stays_in_use() -> None:
             accepted += 1
             if accepted > 1:
                 await reader.read()  # for ever
-            while await reader.readuntil(b"\r\n\r\n"):
-                answered += 1
-                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            with contextlib.suppress(asyncio.IncompleteReadError, ConnectionResetError):
+                while await reader.readuntil(b"\r\n\r\n"):
+                    answered += 1
+                    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            writer.close()
+            over.set()
 
+        over = asyncio.Event()
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         host, port = server.sockets[0].getsockname()
         endpoint = Endpoint(f"http://{host}:{port}", policy=BreakerPolicy(), now_s=Clock())
@@ -132,6 +137,7 @@ def test_an_engine_too_busy_for_new_connections_stays_in_use() -> None:
         assert endpoint.healthy
         assert accepted == 1
         await poller.stop()
+        await over.wait()
         server.close()
 
     run(test)

@@ -30,6 +30,7 @@ def test_ranks_add_up_and_the_fullest_pool_counts() -> None:
         kv_usage_ratio=0.75,
         loaded=True,
         kv_tokens=3200,
+        kv_blocks=200,
         block_tokens=16,
         asleep=False,
         started_s=1.79e9,

@@ -208,6 +208,11 @@ def _joined(pairs: dict[str, Raw] | dict[str, bytes]) -> bytes:
     return b"{" + b",".join(b"%b:%b" % (_quoted(name), bytes(raw)) for name, raw in pairs.items()) + b"}"
 
 
+def with_model(data: bytes, model: str) -> bytes:
+    """A body that was read, for another model."""
+    return _joined({**{name: bytes(raw) for name, raw in _decode_raw(data).items()}, "model": _quoted(model)})
+
+
 def _quoted(name: str) -> bytes:
     return json.dumps(name).encode()
 

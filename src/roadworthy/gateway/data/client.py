@@ -273,7 +273,7 @@ class ClientConnection(asyncio.Protocol):
         exchange = self._plane.begin(self, request)
         if exchange is not None:
             self._exchange = exchange
-            exchange.dispatch()
+            exchange.start()
 
     def exchange_over(self, exchange: Exchange) -> None:
         """The exchange has answered, in whatever way."""

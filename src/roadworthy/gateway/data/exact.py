@@ -83,6 +83,10 @@ class CountedGate(EventGate):
         self.estimated = True
         self._write: Callable[[bytes], None] = _nowhere
 
+    @property
+    def tokens_so_far(self) -> int:
+        return int(self.cells[OUTPUT])
+
     def journaled(self, cells: Any) -> None:
         """Count in ``cells`` from now on."""
         cells[PROMPT], cells[OUTPUT] = self.cells[PROMPT], self.cells[OUTPUT]

@@ -2,6 +2,8 @@
 
 ::
 
+    WAIT: for the store that limits are counted in, for room at the engines
+       |
     DISPATCH --head, plain--------> COLLECT --complete--> respond
        |  ^  --head, event stream-> PEEK ----first event--> RELAY --complete--> end of stream
        |  |                          |
@@ -9,7 +11,7 @@
        +---- none left --> our own error
 
 Once a byte has gone to the client nothing is tried again: a stream that dies ends with an error event. Whatever the
-way out, ``_settle`` runs once: it gives back the tenant's lease and the engine's place, and tells the observer.
+way out, ``_settle`` runs once: it gives back what the tenant held and the engine's place, and tells the observer.
 """
 
 from __future__ import annotations
@@ -33,10 +35,10 @@ if TYPE_CHECKING:
     from roadworthy.gateway.data.stream import EventGate
     from roadworthy.gateway.data.work import Work
     from roadworthy.gateway.endpoints import Endpoint
-    from roadworthy.route.admit import Lease
+    from roadworthy.gateway.governance import Ticket
     from roadworthy.route.state import Placement
 
-Phase = Literal["dispatch", "peek", "collect", "relay", "over"]
+Phase = Literal["wait", "dispatch", "peek", "collect", "relay", "over"]
 Failure = Literal["connect", "full", "hard"]
 
 CLIENT_LEFT_STATUS = 499
@@ -48,18 +50,18 @@ class Exchange:
 
     __slots__ = (
         "_attempts", "_by", "_client", "_connect_task", "_connection", "_content_type", "_endpoint", "_failure",
-        "_first_byte_s", "_gate", "_hard_failures", "_lease", "_outcome", "_parts", "_paused_s", "_phase",
+        "_first_byte_s", "_gate", "_hard_failures", "_outcome", "_parts", "_paused_s", "_phase",
         "_placement", "_plane", "_received_bytes", "_request", "_retried_stale", "_sent_s",
-        "_slot", "_started_s", "_status", "_tried", "_work", "end_passed",
+        "_slot", "_started_s", "_status", "_ticket", "_tried", "_work", "end_passed",
     )  # fmt: skip
 
     def __init__(
-        self, plane: DataPlane, client: ClientConnection, request: Request, work: Work, lease: Lease, started_s: float
+        self, plane: DataPlane, client: ClientConnection, request: Request, work: Work, ticket: Ticket, started_s: float
     ) -> None:
         self._plane, self._client, self._request = plane, client, request
-        self._work, self._lease = work, lease
+        self._work, self._ticket = work, ticket
         self._started_s = self._sent_s = started_s
-        self._phase: Phase = "dispatch"
+        self._phase: Phase = "wait"
         self._endpoint: Endpoint | None = None
         self._placement: Placement | None = None
         self._connection: EngineConnection | None = None
@@ -78,6 +80,28 @@ class Exchange:
         self._first_byte_s: float | None = None
         self._paused_s: float | None = None
         self.end_passed = False  # the last chunk has gone to the client as it came
+
+    # admission
+
+    def start(self) -> None:
+        """Run, or wait until it may."""
+        if self._ticket.permit is not None:
+            self.admitted()
+        else:
+            self._plane.governance.wait(self._ticket, self)
+
+    def admitted(self) -> None:
+        if self._phase == "wait":
+            permit, work = self._ticket.permit, self._work
+            assert permit is not None
+            if self._plane.engine_priority:
+                work.priority = permit.priority
+            self._phase = "dispatch"
+            self.dispatch()
+
+    def turned_away(self, refused: Refused) -> None:
+        if self._phase == "wait":
+            self._fail_for_good(refused, "refused")
 
     # dispatch
 
@@ -306,7 +330,7 @@ class Exchange:
         self._client.begin_stream(
             self._request,
             content_type=self._content_type,
-            headers=self._plane.own_headers(self._outcome, self._work.route.model),
+            headers=self._own_headers(),
             exchange=self,
             first=first,
         )
@@ -339,9 +363,12 @@ class Exchange:
         else:
             self._settle("rejected", status)
             answer = self._plane.readable_error(answer, status, self._request)
-        headers = self._plane.own_headers(self._outcome, self._work.route.model)
-        self._client.respond(status, answer, self._request, headers, self._content_type)
+        self._client.respond(status, answer, self._request, self._own_headers(), self._content_type)
         self._client.exchange_over(self)
+
+    def _own_headers(self) -> bytes:
+        work = self._work
+        return self._plane.own_headers(work.decision or self._outcome, work.route.model, work.why)
 
     # what the client does
 
@@ -371,6 +398,8 @@ class Exchange:
         if gate is not None:
             gate.fold()
             self._tell_events(gate)
+            if (permit := self._ticket.permit) is not None:
+                permit.streamed(gate.tokens_so_far)
         if self._paused_s is not None:
             if now_s - self._paused_s > limits.client_stall_s:
                 self._abandon()
@@ -439,7 +468,6 @@ class Exchange:
             answered=self._phase == "relay" or ending == "ok",
             prompt_tokens=usage.prompt_tokens or None if usage is not None else None,
         )
-        self._lease.release()
         self._phase = "over"
         started_s, first_s = self._started_s, self._first_byte_s
         block_tokens = endpoint.block_tokens if endpoint is not None else 0
@@ -447,14 +475,14 @@ class Exchange:
             usage, estimated = Usage(0, max(0, events - 1)), True  # less [DONE]
         else:
             estimated = gate is not None and gate.estimated
-        route = work.route
+        route, permit = work.route, self._ticket.permit
         record = RequestRecord(
             request_id=route.request_id,
             tenant_id=route.tenant_id,
             operation=work.operation,
             model=route.model,
             endpoint=url,
-            decision=self._outcome,
+            decision=self._outcome if self._attempts == 0 else work.decision or self._outcome,
             by=self._by,
             ending=ending,
             status=status,
@@ -476,8 +504,12 @@ class Exchange:
             decode_s=usage.decode_s,
             kv_blocks_estimate=-(-(usage.prompt_tokens + usage.output_tokens) // block_tokens) if block_tokens else 0,
             io_wait_s=work.io_wait_s,
+            queue_class=permit.queue_class if permit is not None else "",
+            borrowed=permit.borrowed if permit is not None else False,
+            why=work.why,
             trace=work.trace,
         )
+        self._plane.governance.close(self._ticket, record, record.ttft_s, started_s + record.duration_s)
         if self._plane.billing is not None:  # before a byte of an answer that is no stream
             self._plane.billing.end(self._slot, record)
         self._plane.finished(self, record)

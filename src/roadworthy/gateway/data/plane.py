@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import itertools
 import json
+import math
+import time
 from typing import TYPE_CHECKING, Any, Literal
 
 from roadworthy.core.errors import Refused
@@ -20,7 +22,8 @@ from roadworthy.gateway.data.response_ids import ResponseIds
 from roadworthy.gateway.data.routes import ROUTES, STORED, STORED_ROUTES
 from roadworthy.gateway.data.work import Work
 from roadworthy.gateway.principal import Principal
-from roadworthy.route.admit import Admission, check_model
+from roadworthy.route.admit import check_model
+from roadworthy.route.govern.values import Facts
 from roadworthy.route.state import RoutingState
 
 if TYPE_CHECKING:
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from roadworthy.gateway.data.request import Head, Request
     from roadworthy.gateway.data.routes import Route
     from roadworthy.gateway.endpoints import Endpoint
+    from roadworthy.gateway.governance import Governance, Ticket
     from roadworthy.gateway.trace import Tracer
     from roadworthy.route.settings import RoutingSettings
     from roadworthy.route.tenants import TenantBook
@@ -54,9 +58,12 @@ class DataPlane:
         finished: hears of every request that is over; must be quick and must not raise.
         retried: hears why an engine was given up for another, unseen by the client.
         now_s: seconds that only rise.
+        epoch_s: seconds of the epoch.
         session_header: names the conversation that a request belongs to.
         tracer: says which requests are traced; None for none.
         remote_media: let engines fetch media by URL.
+        governance: lets requests in, or not, and gives back what they hold.
+        engine_priority: tell engines each request's priority.
         counts: how the tokens of streams are counted; None for as the engine tells of itself.
         billing: what is billed; None for nothing.
     """
@@ -66,23 +73,29 @@ class DataPlane:
         *,
         endpoints: Iterable[Endpoint],
         tenants: TenantBook,
+        governance: Governance,
         pepper: bytes,
         limits: Limits,
         routing: RoutingSettings,
         finished: Callable[[RequestRecord], None],
         retried: Callable[[str], None],
         now_s: Callable[[], float],
+        epoch_s: Callable[[], float] = time.time,
         session_header: str = "x-session-id",
         tracer: Tracer | None = None,
         remote_media: bool = False,
+        engine_priority: bool = False,
         counts: Literal["exact", "final"] | None = None,
         billing: Billing | None = None,
     ) -> None:
+        self.governance = governance
+        self.engine_priority = engine_priority
         self.counts = counts
         self.billing = billing
         self.limits = limits
         self.retried = retried
         self.now_s = now_s
+        self.epoch_s = epoch_s
         self.draining = self.retiring = False
         self.epoch = 0  # rises whenever a head that was screened before has to be screened again
         self.stream_events = 0  # relayed since the start: the live measure of tokens a second
@@ -95,14 +108,14 @@ class DataPlane:
         self._response_ids = ResponseIds(pepper)
         self._ids = RequestIds()
         self._ordinal = itertools.count(1)
-        self._own_headers: dict[tuple[str, str], bytes] = {}
+        self._own_headers: dict[tuple[str, str, str], bytes] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._emptied: asyncio.Event | None = None
         self._clients_gone: asyncio.Event | None = None
         self.session_header = session_header.lower().encode("ascii")
         self.routing = RoutingState(routing)
         self.set_endpoints(endpoints)
-        self.set_tenants(tenants, Admission(tenants))
+        self.set_tenants(tenants)
 
     def protocol(self) -> ClientConnection:
         """A protocol for one more client; the factory that ``loop.create_server`` wants."""
@@ -116,10 +129,15 @@ class DataPlane:
         self.endpoints = {one.url: one for one in self.endpoint_list}
         self.routing.set_engines(self.endpoints)
 
-    def set_tenants(self, tenants: TenantBook, admission: Admission) -> None:
+    def set_tenants(self, tenants: TenantBook) -> None:
         """Know these tenants from the next request on; those in progress keep what they hold."""
-        self.tenants, self.admission = tenants, admission
-        self._principals = {one.id: Principal(one, pepper=self._pepper) for one in tenants}
+        self.tenants = tenants
+        self.tenants_changed()
+
+    def tenants_changed(self) -> None:
+        """Tenants or keys have changed: look at every key anew."""
+        self._principals: dict[tuple[str, bool], Principal] = {}
+        self._next_end_s = math.inf  # of the keys that connections are remembered by, seconds of the epoch
         self.epoch += 1
 
     def set_limits(self, limits: Limits, *, remote_media: bool) -> None:
@@ -159,11 +177,18 @@ class DataPlane:
         return route
 
     def _principal(self, head: Head) -> Principal:
-        tenant = self.tenants.find(head.key)
-        if tenant is None:
-            what = "no API key was given" if head.key is None else "the API key is not known"
+        holder = self.tenants.holder(head.key, self.epoch_s())
+        if holder is None:
+            what = "no API key was given" if head.key is None else "the API key is not known, or has ended"
             raise Refused(what, code="invalid_api_key", status=401, hint="send Authorization: Bearer KEY")
-        return self._principals[tenant.id]
+        if holder.ends_s is not None:
+            self._next_end_s = min(self._next_end_s, holder.ends_s)
+        name = (holder.tenant.id, holder.trusted)
+        principal = self._principals.get(name)
+        if principal is None:
+            principal = Principal(holder.tenant, pepper=self._pepper, trusted=holder.trusted)
+            self._principals[name] = principal
+        return principal
 
     def begin(self, client: ClientConnection, request: Request) -> Exchange | None:
         """Start a whole request: an exchange to dispatch, or None when it is answered already."""
@@ -181,14 +206,30 @@ class DataPlane:
                 work = self._stored(request, principal)
             else:
                 work = self._work(request, route, principal)
-            lease = self.admission.admit(principal.tenant, work.route, started_s)
+            if self.billing is not None:
+                self.billing.check()
+            ticket = self._ticket(head, principal, work, started_s)
         except Refused as refused:
             self.turned_away(refused, request)
             client.refuse(refused, request)
             return None
-        exchange = Exchange(self, client, request, work, lease, started_s)
+        exchange = Exchange(self, client, request, work, ticket, started_s)
         self.exchanges.add(exchange)
         return exchange
+
+    def _ticket(self, head: Head, principal: Principal, work: Work, now_s: float) -> Ticket:
+        """Let the request in, as far as can be told at once. Raises Refused."""
+        io_wait_ms = _milliseconds(head.io_wait_ms) if principal.trusted else None
+        if io_wait_ms is not None:
+            work.io_wait_s = io_wait_ms / 1e3
+        facts = Facts(operation=work.operation, io_wait_ms=io_wait_ms)
+        ticket = self.governance.open(principal.tenant, work.route, facts, now_s)
+        treatment = ticket.treatment
+        if treatment.degraded:
+            work.degrade(treatment.model, treatment.why)
+        elif treatment.why:
+            work.why = treatment.why
+        return ticket
 
     def _work(self, request: Request, route: Route, principal: Principal) -> Work:
         parts, head = request.body, request.head
@@ -262,16 +303,21 @@ class DataPlane:
             allowed.append(card)
         return json.dumps({"object": "list", "data": allowed}, separators=(",", ":")).encode()
 
-    def own_headers(self, outcome: str, model: str) -> bytes:
-        """``x-roadworthy-decision`` and ``x-roadworthy-model``, as whole lines."""
-        lines = self._own_headers.get((outcome, model))
+    def own_headers(self, outcome: str, model: str, why: str = "") -> bytes:
+        """``x-roadworthy-decision``, ``x-roadworthy-model`` and where there is one ``x-roadworthy-reason``, as whole
+        lines."""
+        lines = self._own_headers.get((outcome, model, why))
         if lines is None:
             # the model's name is the client's text: it passed JSON, so it may hold a line end
             name = "".join(char if " " < char < "\x7f" else "?" for char in model)
-            lines = f"x-roadworthy-decision: {outcome}\r\nx-roadworthy-model: {name}\r\n".encode("ascii")
+            text = f"x-roadworthy-decision: {outcome}\r\nx-roadworthy-model: {name}\r\n"
+            if why:
+                reason = "".join(char if " " <= char < "\x7f" else "?" for char in why)
+                text += f"x-roadworthy-reason: {reason}\r\n"
+            lines = text.encode("ascii")
             if len(self._own_headers) >= _HEADERS_KEPT:
                 self._own_headers.clear()
-            self._own_headers[outcome, model] = lines
+            self._own_headers[outcome, model, why] = lines
         return lines
 
     def readable_error(self, answer: bytes, status: int, request: Request) -> bytes:
@@ -329,6 +375,8 @@ class DataPlane:
     def sweep(self) -> None:
         """Look at everything that can last too long."""
         now_s = self.now_s()
+        if self.epoch_s() >= self._next_end_s:
+            self.tenants_changed()  # a key has ended
         for exchange in tuple(self.exchanges):
             exchange.check(now_s)
         for client in tuple(self.clients):
@@ -381,3 +429,12 @@ class DataPlane:
                     await self._clients_gone.wait()
         for client in tuple(self.clients):
             client.abort()
+
+
+def _milliseconds(value: bytes | None) -> float | None:
+    """A number of milliseconds that can be; None for anything else."""
+    try:
+        number = float(value or b"")
+    except ValueError:
+        return None
+    return number if 0 <= number < 1e9 else None

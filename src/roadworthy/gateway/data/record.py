@@ -47,6 +47,9 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             before its scheduler took the request, prefill from there to the first token, decode from there to the last.
         kv_blocks_estimate: blocks that prompt and output fill, an upper bound that ignores sharing; 0 when not known.
         io_wait_s: what a trusted caller said it waited for, in its ``x-roadworthy-io-wait-ms``.
+        queue_class: in which it waited or would have; empty where it was refused before.
+        borrowed: it ran beyond its tenant's KV quota, in what others left free.
+        why: what a business rule did with it, in words; empty for nothing.
     """
 
     request_id: str = ""
@@ -76,4 +79,7 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     decode_s: float | None = None
     kv_blocks_estimate: int = 0
     io_wait_s: float | None = None
+    queue_class: str = ""
+    borrowed: bool = False
+    why: str = ""
     trace: str = ""

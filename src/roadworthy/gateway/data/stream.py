@@ -67,6 +67,11 @@ class EventGate:
         ``write``."""
         return write, write
 
+    @property
+    def tokens_so_far(self) -> int:
+        """Of the answer, as well as it is known."""
+        return self.events
+
     def look(self, data: bytes) -> Verdict:
         """Hold ``data`` too, and say what the first event tells: nothing yet, relay, or an engine that will not."""
         self._held = self._held + data if self._held else data

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from roadworthy.gateway.data.body import with_model
 from roadworthy.gateway.data.exact import DeltaGate, ExactGate
 from roadworthy.gateway.data.stream import EventGate
 
@@ -27,21 +28,27 @@ class Work:
         trace: trace and span id of ours, as in ``traceparent``; empty where nothing is traced.
         counting: how the tokens of a stream of chat or completions are counted; None for as they come.
         counts_deltas: count the pieces of text of a stream that has no running count.
+
+    ``priority`` is the engine's (None where it knows none); ``decision`` and ``why`` are set where a business rule
+    changed what is done.
     """
 
     __slots__ = (
         "body",
         "counting",
         "counts_deltas",
+        "decision",
         "engine_url",
         "fields",
         "io_wait_s",
         "operation",
         "path",
+        "priority",
         "response_ids",
         "route",
         "stream",
         "trace",
+        "why",
     )
 
     def __init__(
@@ -72,6 +79,14 @@ class Work:
         self.trace = trace
         self.counting = counting
         self.counts_deltas = counts_deltas
+        self.priority: int | None = None
+        self.decision = self.why = ""
+
+    def degrade(self, model: str, why: str) -> None:
+        """Send it to ``model`` instead, and say so."""
+        self.route.model = model
+        self.body = with_model(self.body, model)
+        self.decision, self.why = "degraded", why
 
     def gate(self, hold_bytes: int) -> EventGate:
         """What the events of its stream go through."""
@@ -89,6 +104,8 @@ class Work:
         more = b"traceparent: %b\r\n" % request.trace if request.trace is not None else b""
         if endpoint.publishes:
             more += b"X-Session-ID: %b\r\n" % request.id
+        if self.priority is not None:
+            more += b"X-Vllm-Priority: %d\r\n" % self.priority
         head = endpoint.head(request.head.method, self.path) % (len(body) + len(fields), request.id, more)
         if not fields:
             return head, body

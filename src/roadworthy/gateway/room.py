@@ -1,0 +1,38 @@
+"""How much work the engines that can be used hold together: KV blocks and requests at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from roadworthy.gateway.endpoints import Endpoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """None is no bound: nobody has said what there is."""
+
+    blocks: int | None = None
+    slots: int | None = None
+
+
+def room_of(engines: Sequence[Endpoint], *, count_blocks: bool, slots_per_engine: int | None, workers: int) -> Room:
+    """The share of one of ``workers`` processes in the room of ``engines``, which are those that can be used now.
+
+    Blocks count only with ``count_blocks``, where a plan tells what requests hold: of windows, states and shared
+    prefixes a guess from tokens knows nothing, and would keep work back that engines have room for. They are known only
+    if every engine tells of its pool. Where no engine can be used there is no bound either: what
+    comes is then told so at once, instead of waiting for an engine that may not come back.
+    """
+    if not engines:
+        return Room()
+    pools = [engine.kv_blocks for engine in engines if engine.kv_blocks is not None]
+    blocks = sum(pools) if count_blocks and len(pools) == len(engines) else None
+    slots = None if slots_per_engine is None else slots_per_engine * len(engines)
+    return Room(
+        blocks=None if blocks is None else max(1, blocks // workers),
+        slots=None if slots is None else max(1, slots // workers),
+    )
