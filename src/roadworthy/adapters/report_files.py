@@ -1,4 +1,4 @@
-"""Finds out before a long run whether its report can be written after it."""
+"""Finds out before a long run whether its report can be written after it, and loses none that cannot be."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import contextlib
 import errno
 import os
 import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from roadworthy.adapters.files import write_atomically
 from roadworthy.core.errors import ProbeError, SpecError
 from roadworthy.core.units import format_bytes
 
@@ -52,3 +54,38 @@ def _write_and_remove(path: Path) -> None:
     finally:
         with contextlib.suppress(OSError):
             Path(name).unlink()
+
+
+def write_or_rescue(contents: Sequence[tuple[Path, str]], *, say: Callable[[str], None]) -> None:
+    """Write every text to its path; what cannot be written goes to the folder for temporary files instead.
+
+    A measurement may have taken hours, and its disk may have filled meanwhile.
+
+    Args:
+        say: told of each file.
+
+    Raises:
+        ProbeError: of the first path that could not be written, with the place its content is at.
+    """
+    first: ProbeError | None = None
+    for path, text in contents:
+        try:
+            write_atomically(path, text)
+            say(f"wrote {path}")
+        except (ProbeError, SpecError) as error:
+            rescued = _rescued(path, text)
+            place = f"its content is in {rescued}" if rescued else "its content could not be kept"
+            say(f"error: {error}; {place}")
+            first = first or ProbeError(f"{error}; {place}", hint=error.hint)
+    if first is not None:
+        raise first
+
+
+def _rescued(path: Path, text: str) -> Path | None:
+    try:
+        handle, name = tempfile.mkstemp(prefix="roadworthy-", suffix=f"-{path.name}"[-100:])
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError:
+        return None
+    return Path(name)

@@ -62,21 +62,42 @@ def client_error_gates(records: Sequence[RequestRecord]) -> tuple[Gate, ...]:
     return (Gate(name="client healthy", passed=False, why=why, otherwise="undecided"),)
 
 
-def client_gate(queue: LatencySummary, cpu_ratio: float | None, max_concurrency: int | None) -> Gate:
-    """The load generator's own health; a slow client would be blamed on the service."""
+def client_gate(
+    queue: LatencySummary,
+    cpu_ratio: float | None,
+    max_concurrency: int | None,
+    *,
+    lag: LatencySummary | None = None,
+    stalls_s: Sequence[float] = (),
+) -> Gate:
+    """The load generator's own health; a slow client would be blamed on the service.
+
+    Args:
+        queue: from each request's time in the schedule to its send.
+        lag: how late the loop got to what was due, which is how late answers may have been read.
+        stalls_s: lengths of the times that nothing ran at all.
+    """
 
     def gate(passed: bool, why: str) -> Gate:
         return Gate(name="client healthy", passed=passed, why=why, otherwise="undecided")
 
+    limit = format_duration(MAX_CLIENT_LAG_P99_S)
+    if stalls_s:
+        longest = format_duration(max(stalls_s))
+        return gate(
+            False, f"the load generator stood still {len(stalls_s)} times, for up to {longest}: was it suspended?"
+        )
     if cpu_ratio is not None and cpu_ratio >= MAX_CLIENT_CPU_RATIO:
         return gate(False, f"the load generator used {cpu_ratio:.0%} of a core (limit {MAX_CLIENT_CPU_RATIO:.0%})")
+    if lag is not None and lag.count and lag.p99 >= MAX_CLIENT_LAG_P99_S:
+        return gate(False, f"the load generator's loop was {format_duration(lag.p99)} late (P99, limit {limit})")
     if max_concurrency is not None:
         return gate(True, f"at most {max_concurrency} in flight by request; the wait counts in the user's latency")
     if queue.p99 >= MAX_CLIENT_LAG_P99_S:
-        limit = format_duration(MAX_CLIENT_LAG_P99_S)
         return gate(False, f"requests left {format_duration(queue.p99)} after their time (P99, limit {limit})")
-    lag = format_duration(queue.p99) if queue.count else "unknown"
-    return gate(True, f"schedule lag P99 {lag}" + ("" if cpu_ratio is None else f", {cpu_ratio:.0%} of a core"))
+    late = format_duration(queue.p99) if queue.count else "unknown"
+    read = f", reads P99 {format_duration(lag.p99)}" if lag is not None and lag.count and lag.p99 > 0 else ""
+    return gate(True, f"schedule lag P99 {late}{read}" + ("" if cpu_ratio is None else f", {cpu_ratio:.0%} of a core"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,6 +98,7 @@ class SlaReport:
     warmup_requests: int
     default_limits: bool
     partial: bool
+    client_lag_s: LatencySummary | None = None
 
     @property
     def exit_code(self) -> int:
@@ -111,6 +112,8 @@ def judge(
     *,
     asked_rate_per_s: float | None = None,
     client_cpu_ratio: float | None = None,
+    client_lag: LatencySummary | None = None,
+    stalls_s: Sequence[float] = (),
     max_concurrency: int | None = None,
     warmup_s: float = 0.0,
     min_completed: int = 1,
@@ -123,6 +126,8 @@ def judge(
         sla: objectives; when it states none, ``objectives.DEFAULT_ACCEPTANCE`` applies and ``default_limits`` says so.
         asked_rate_per_s: nominal arrival rate; None when the load had none, and the rate gate then does not apply.
         client_cpu_ratio: share of one core that the load generator used; None in virtual time.
+        client_lag: how late the load generator's loop got to what was due; None in virtual time.
+        stalls_s: lengths of the times that the load generator stood still.
         max_concurrency: the caller's cap on requests in flight, whose wait is then no fault of the client.
         warmup_s: requests scheduled within this time of the first are left out of every number.
         min_completed: completed requests below which nothing is judged.
@@ -132,7 +137,7 @@ def judge(
     default_limits = sla == Sla()
     sla = DEFAULT_ACCEPTANCE if default_limits else sla
     everything = tuple(records)
-    counted = _after_warmup(everything, warmup_s)
+    counted = after_warmup(everything, warmup_s)
     done = [record for record in counted if record.ok]
     failed = len(counted) - len(done)
     duration_s = _duration_s(counted)
@@ -154,7 +159,7 @@ def judge(
         *client_error_gates(counted),
         Gate(name="failed share", passed=success.met, why=success.why),
         completed_gate(len(done), min_completed),
-        client_gate(queue, client_cpu_ratio, max_concurrency),
+        client_gate(queue, client_cpu_ratio, max_concurrency, lag=client_lag, stalls_s=stalls_s),
         kept_up,
         *(Gate(name=item.name, passed=item.met, why=item.why) for item in (*latency, *goodput)),
     )
@@ -184,6 +189,7 @@ def judge(
         itl_s=LatencySummary.of(gap for record in done for gap in record.itl_s),
         e2e_s=LatencySummary.of(record.e2e_s for record in done),
         client_queue_s=queue,
+        client_lag_s=client_lag,
         user_ttft_s=user_ttft,
         user_e2e_s=LatencySummary.of(record.user_e2e_s for record in done),
         tenants=_tenants(counted, sla),
@@ -194,7 +200,8 @@ def judge(
     )
 
 
-def _after_warmup(records: Sequence[RequestRecord], warmup_s: float) -> tuple[RequestRecord, ...]:
+def after_warmup(records: Sequence[RequestRecord], warmup_s: float) -> tuple[RequestRecord, ...]:
+    """The records that count: those scheduled at least ``warmup_s`` after the first."""
     if not records or warmup_s <= 0:
         return tuple(records)
     start_s = min(record.t_sched_s for record in records) + warmup_s

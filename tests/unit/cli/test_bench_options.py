@@ -11,7 +11,7 @@ from roadworthy.cli.bench import command
 @pytest.mark.parametrize(
     ("option", "value", "wanted"),
     [
-        ("--rate", "16", "a rate with a unit, such as 16/s"),
+        ("--rate", "16x", "a rate with a unit, such as 16/s"),
         ("--rate", "0/s", "more than zero"),
         ("--duration", "20", "a duration with a unit, such as 250ms"),
         ("--duration", "soon", "a duration with a unit"),
