@@ -28,6 +28,13 @@ COMMANDS = {
     ),
     "up": Subcommand("up", "Start engines, gateway and admin server here, supervised; Ctrl-C stops all."),
     "gateway": Subcommand("gateway", "Serve tenants through the OpenAI-compatible gateway alone."),
+    "tenants": Subcommand("tenants", "List, watch and change the tenants of a running gateway."),
+    "keys": Subcommand("keys", "Make, rotate and revoke keys of tenants and of the admin API."),
+    "quota": Subcommand("quota", "Show and change what tenants may hold and use, while they hold it."),
+    "engines": Subcommand(
+        "engines", "List the engines of a running gateway: health, load, what they serve, which drain."
+    ),
+    "drain": Subcommand("drain", "Send the engine at URL no new requests; those in progress end."),
     "bench": Subcommand("bench", "Drive open-loop load and give a verdict for each objective of the SLA."),
     "simulate": Subcommand("simulate", "Run the same deployment in virtual time: hours of traffic in seconds."),
     "cost": Subcommand("cost", "Say what it costs, what a million tokens costs, and whether to buy or build."),
