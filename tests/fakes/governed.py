@@ -42,6 +42,8 @@ class FakeGoverned:
     draining: dict[str, bool] = field(default_factory=lambda: {ENGINE: False})
     shown: list[dict[str, Any]] = field(default_factory=list)
     ready: bool = True
+    healthy: bool = True
+    in_flight: int = 0
 
     def __post_init__(self) -> None:
         self.tenants = {one.id: one for one in self.document}
@@ -67,7 +69,14 @@ class FakeGoverned:
         return self.ready
 
     async def status_view(self) -> dict[str, Any]:
-        engines = [{"url": url, "draining": draining, "healthy": True} for url, draining in self.draining.items()]
+        engines = [
+            {
+                "url": url, "draining": draining, "healthy": self.healthy, "reachable": self.healthy, "in_flight":
+                self.in_flight, "running": 0, "waiting": 0, "kv_usage_ratio": 0.25, "models": ["m"], "note": "",
+                "warning": "",
+            }
+            for url, draining in self.draining.items()
+        ]  # fmt: skip
         return {"endpoints": engines, "document": {"reloads": 1}, "tenants": []}
 
     async def requests_view(self) -> list[dict[str, Any]]:

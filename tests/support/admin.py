@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+import asyncio
+import contextlib
+import io
+import os
+import socket
+import sys
+import threading
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import httpx
+import pytest
 
 from fakes.governed import FakeGoverned, FlakyRegistry
+from roadworthy.cli import cli, output
 from roadworthy.gateway.admin.app import admin_app
 from roadworthy.gateway.admin.desk import Desk
+from roadworthy.gateway.admin.server import AdminServer
 from roadworthy.spec.values import Tenant
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 
 BOOTSTRAP = "bootstrap-key-of-the-tests"
 DOCUMENT = (
@@ -42,6 +53,7 @@ class Office:
     clock: Clock
     registry: FlakyRegistry | None
     said: list[str] = field(default_factory=list)
+    url: str = ""
 
     def client(
         self, key: str | None = BOOTSTRAP, *, address: str = "127.0.0.1", host: str = "127.0.0.1:8081"
@@ -76,3 +88,46 @@ def code(answer: httpx.Response) -> tuple[int, str]:
     error = answer.json()["error"]
     assert set(error) - {"problems"} == {"message", "type", "code", "param", "hint"}
     return answer.status_code, error["code"]
+
+
+@contextmanager
+def admin_port(**more: Any) -> Iterator[Office]:
+    """An office on a port of its own, for commands that bring no loop; ``office.url`` is the port."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    def there(work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, loop).result(10)
+
+    opened = office(**more)
+    here: Office = there(opened.__aenter__())  # type: ignore[arg-type]
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = AdminServer(admin_app(lambda: here.view, here.desk), listening)
+    try:
+        there(server.start())
+        here.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        yield here
+    finally:
+        there(server.stop())
+        there(opened.__aexit__(None, None, None))  # type: ignore[arg-type]
+        listening.close()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        loop.close()
+
+
+def command(*arguments: str, environment: Mapping[str, str] | None = None) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of `roadworthy ARGUMENTS` as the shell sees them."""
+    out, err = io.StringIO(), io.StringIO()
+    output._printed.clear()  # of a command before, in this process
+    with (
+        patch.object(sys, "argv", ["roadworthy", *arguments]),
+        patch.dict(os.environ, environment or {}),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        pytest.raises(SystemExit) as ended,
+    ):
+        output.run(cli)
+    assert isinstance(ended.value.code, int)
+    return ended.value.code, out.getvalue(), err.getvalue()

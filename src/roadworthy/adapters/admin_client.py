@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import ipaddress
 import json
+import re
 import urllib.error
 import urllib.request
 from typing import IO, TYPE_CHECKING, Any
@@ -142,7 +143,9 @@ def _for_commands(code: str, hint: str) -> str:
 
 
 def segment(text: str) -> str:
-    """``text`` as one segment of a path."""
+    """``text``, the id of a tenant or a key, as one segment of a path. Raises SpecError for what is no such id."""
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", text):
+        raise SpecError(f"{text!r}: no id, wanted letters, digits, dot, dash and underscore")
     return quote(text, safe="")
 
 
