@@ -156,8 +156,10 @@ class Desk:
         """All of it, put together on a thread: a hundred thousand keys must not hold up the loop."""
 
         def read() -> tuple[Roster, int]:
+            before = self.registry.revision()
             found = self.registry.load()
-            return Roster(document, found.tenants, found.keys), found.revision
+            # the earlier one: what somebody changes between the two questions is looked at again, never missed
+            return Roster(document, found.tenants, found.keys), min(before, found.revision)
 
         return await asyncio.to_thread(read)
 
