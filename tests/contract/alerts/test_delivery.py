@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hmac
 import json
+import re
 import socket
 import ssl
 import threading
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +18,7 @@ from fakes.receivers import HookServer, MailServer, hook_server, mail_server
 from roadworthy.adapters.alerts import SECRET_VARIABLE, Alerts, alerts_of
 from roadworthy.adapters.alerts.delivery import ATTEMPTS, MOST_WAITING
 from roadworthy.adapters.alerts.mail import Mail
-from roadworthy.adapters.alerts.webhook import Webhook
+from roadworthy.adapters.alerts.webhook import Webhook, signature
 from roadworthy.core.errors import SpecError
 from roadworthy.route.govern.values import Alert
 from roadworthy.spec.governance_values import AlertSpec, Smtp
@@ -23,7 +26,6 @@ from support.certificates import authority, signed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 NOW_S = 1_796_040_000.0
 ALERT = Alert(
@@ -100,6 +102,18 @@ def test_the_signature_is_what_a_receiver_computes_from_time_and_body(receiver: 
     assert int(at) == int(NOW_S)
     assert given == hmac.new(b"shared", at.encode() + b"." + posted.body, "sha256").hexdigest()
     desk.alerts.close()
+
+
+def test_the_guides_own_check_takes_our_signature_and_no_other() -> None:
+    guide = (Path(__file__).resolve().parents[3] / "docs" / "guides" / "tenants.md").read_text()
+    (check,) = re.findall(r"```python\n(def is_ours.*?)```", guide, re.DOTALL)
+    names: dict[str, Any] = {"hmac": hmac, "time": time}
+    exec(check, names)
+    is_ours, at_s = names["is_ours"], int(time.time())
+    assert is_ours(signature(b"shared", b"{}", at_s), b"{}", b"shared")
+    assert not is_ours(signature(b"shared", b"{}", at_s), b"{ }", b"shared")
+    assert not is_ours(signature(b"other", b"{}", at_s), b"{}", b"shared")
+    assert not is_ours(signature(b"shared", b"{}", at_s - 1000), b"{}", b"shared")
 
 
 def test_without_a_secret_nothing_is_signed(receiver: HookServer) -> None:
