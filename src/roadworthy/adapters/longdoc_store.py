@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import sqlite3
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy
 
 from roadworthy.core.errors import ProbeError
+from roadworthy.longdoc.lexical import TermCounts
 from roadworthy.longdoc.search import StoredUnit
 from roadworthy.longdoc.values import Unit
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS document (
-    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, digest TEXT NOT NULL, characters INTEGER NOT NULL
+    id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, digest TEXT NOT NULL, characters INTEGER NOT NULL,
+    terms BLOB NOT NULL
 );
 CREATE TABLE IF NOT EXISTS unit (
     id INTEGER PRIMARY KEY, document INTEGER NOT NULL REFERENCES document(id) ON DELETE CASCADE, kind TEXT NOT NULL,
@@ -25,8 +33,15 @@ CREATE TABLE IF NOT EXISTS unit (
     char_start INTEGER NOT NULL, char_end INTEGER NOT NULL, page INTEGER, part INTEGER NOT NULL, vector BLOB
 );
 CREATE INDEX IF NOT EXISTS unit_document ON unit(document);
+CREATE INDEX IF NOT EXISTS unit_number ON unit(number);
 """
+FORMAT = 2
+"""Of the tables; a file with another one is not touched."""
+
 FILE = "documents.sqlite"
+
+_COLUMNS = "unit.id, document.name, kind, number, label, title, path, text, char_start, char_end, page, part"
+_MOST_VARIABLES = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +69,20 @@ class DocumentStore:
             self._database.execute("PRAGMA foreign_keys = ON")
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA secure_delete = ON")
+            self._check_format(home)
             self._database.executescript(SCHEMA)
+            self._database.execute(f"PRAGMA user_version = {FORMAT}")
         except (OSError, sqlite3.Error) as error:
             raise ProbeError(f"{home / FILE}: {error}", hint="choose another folder with --home") from error
+
+    def _check_format(self, home: Path) -> None:
+        found = self._database.execute("PRAGMA user_version").fetchone()[0]
+        filled = self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        if filled and found != FORMAT:
+            raise ProbeError(
+                f"{home / FILE}: format {found}, this version reads {FORMAT}",
+                hint="remove the file and ingest the documents again, or choose another folder with --home",
+            )
 
     def close(self) -> None:
         self._database.close()
@@ -84,17 +110,24 @@ class DocumentStore:
         return row is not None and row[0] == digest
 
     def put(
-        self, name: str, digest: str, characters: int, units: Sequence[Unit], vectors: Iterable[Sequence[float]] | None
+        self,
+        name: str,
+        digest: str,
+        characters: int,
+        units: Sequence[Unit],
+        terms: TermCounts,
+        vectors: Iterable[NDArray[numpy.float32]] | None,
     ) -> None:
         """Store a document, in place of one of the same name."""
         with self._whole() as cursor:
             cursor.execute("DELETE FROM document WHERE name = ?", (name,))
             cursor.execute(
-                "INSERT INTO document (name, digest, characters) VALUES (?, ?, ?)", (name, digest, characters)
+                "INSERT INTO document (name, digest, characters, terms) VALUES (?, ?, ?, ?)",
+                (name, digest, characters, _packed(terms)),
             )
             document = cursor.lastrowid
             blobs: Iterator[bytes | None] = (
-                iter([None] * len(units)) if vectors is None else (array("f", one).tobytes() for one in vectors)
+                iter([None] * len(units)) if vectors is None else (one.astype("<f4").tobytes() for one in vectors)
             )
             for unit, blob in zip(units, blobs, strict=True):
                 cursor.execute(
@@ -121,28 +154,58 @@ class DocumentStore:
             StoredDocument(name=name, digest=digest, characters=size, units=units) for name, digest, size, units in rows
         )
 
-    def units(self) -> tuple[StoredUnit, ...]:
-        """Every unit of every document."""
+    def state(self) -> str:
+        """Names what is stored: the same again only while nothing was added, replaced or removed."""
+        digest = hashlib.sha256()
+        for row in self._database.execute("SELECT id, digest FROM document ORDER BY id"):
+            digest.update(f"{row[0]} {row[1]}\n".encode())
+        return digest.hexdigest()[:16]
+
+    def by_ids(self, ids: Sequence[int]) -> list[StoredUnit]:
+        """Units in the order of ``ids``; one that is gone is left out."""
+        found: dict[int, StoredUnit] = {}
+        for at in range(0, len(ids), _MOST_VARIABLES):
+            some = ids[at : at + _MOST_VARIABLES]
+            places = ", ".join("?" * len(some))
+            found |= {one.id: one for one in self._units(f"unit.id IN ({places})", some)}
+        return [found[one] for one in ids if one in found]
+
+    def by_number(self, number: str) -> list[StoredUnit]:
+        """Units of all documents with that canonical number."""
+        return list(self._units("number = ?", (number,))) if number else []
+
+    def _units(self, where: str, values: Sequence[int | str]) -> Iterator[StoredUnit]:
         rows = self._database.execute(
-            "SELECT unit.id, document.name, kind, number, label, title, path, text, char_start, char_end, page, part "
-            "FROM unit JOIN document ON document.id = unit.document ORDER BY unit.id"
+            f"SELECT {_COLUMNS} FROM unit JOIN document ON document.id = unit.document WHERE {where} ORDER BY unit.id",
+            tuple(values),
         )
-        return tuple(
-            StoredUnit(
+        for row in rows:
+            yield StoredUnit(
                 id=row[0], document=row[1],
                 unit=Unit(
                     kind=row[2], number=row[3], label=row[4], title=row[5], path=tuple(json.loads(row[6])), text=row[7],
                     char_start=row[8], char_end=row[9], page=row[10], part=row[11],
                 ),
-            )
-            for row in rows
-        )  # fmt: skip
+            )  # fmt: skip
 
-    def vectors(self) -> dict[int, array[float]]:
-        """Vectors by unit, of those that have one."""
-        found: dict[int, array[float]] = {}
-        for unit, blob in self._database.execute("SELECT id, vector FROM unit WHERE vector IS NOT NULL"):
-            vector: array[float] = array("f")
-            vector.frombytes(blob)
-            found[unit] = vector
-        return found
+    def term_counts(self) -> Iterator[TermCounts]:
+        """Of every document, in the order of their ids, which is that of their units'."""
+        for (blob,) in self._database.execute("SELECT terms FROM document ORDER BY id"):
+            yield _unpacked(blob)
+
+    def rows(self) -> Iterator[tuple[int, int, str, str, bytes | None]]:
+        """Every unit as id, document, path, its text's start and vector, in the order of documents and within them."""
+        yield from self._database.execute(
+            "SELECT id, document, path, substr(text, 1, 200), vector FROM unit ORDER BY document, id"
+        )
+
+
+def _packed(terms: TermCounts) -> bytes:
+    kept = io.BytesIO()
+    numpy.savez_compressed(kept, terms=terms.terms, units=terms.units, times=terms.times, lengths=terms.lengths)
+    return kept.getvalue()
+
+
+def _unpacked(blob: bytes) -> TermCounts:
+    with numpy.load(io.BytesIO(blob)) as kept:
+        return TermCounts(terms=kept["terms"], units=kept["units"], times=kept["times"], lengths=kept["lengths"])

@@ -12,6 +12,9 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    import numpy
+    from numpy.typing import NDArray
+
     from roadworthy.adapters.longdoc_store import DocumentStore
     from roadworthy.longdoc.search import Hit, Searcher
     from roadworthy.longdoc.values import Unit
@@ -67,21 +70,24 @@ def search(question: str | None, home: Path | None, limit: int, batch: Path | No
 
     if (question is None) == (batch is None):
         raise click.UsageError("give a question, or --batch FILE")
-    with _store(home) as store:
-        searcher = _searcher(store)
-    if batch is not None:
-        for line in _questions(batch):
-            hits = searcher.search(line, limit=limit)
-            if as_json:
-                click.echo(
-                    json.dumps(plain({"query": line, "results": [_result(hit) for hit in hits]}), ensure_ascii=False)
-                )
-            else:
-                click.echo("\n".join([line, *_lines(hits), ""]))
-        return 0
-    if not question or not question.strip():
+    if batch is None and not (question and question.strip()):
         raise SpecError("an empty question finds nothing", hint='such as: roadworthy doc search "第1024条"')
-    hits = searcher.search(question, limit=limit)
+    with _store(home) as store:
+        searcher = _searcher(store, _home(home))
+        if batch is not None:
+            for line in _questions(batch):
+                hits = searcher.search(line, limit=limit)
+                if as_json:
+                    click.echo(
+                        json.dumps(
+                            plain({"query": line, "results": [_result(hit) for hit in hits]}), ensure_ascii=False
+                        )
+                    )
+                else:
+                    click.echo("\n".join([line, *_lines(hits), ""]))
+            return 0
+        assert question is not None
+        hits = searcher.search(question, limit=limit)
     if as_json:
         print_json({"query": question, "results": [_result(hit) for hit in hits]})
     else:
@@ -115,17 +121,35 @@ def remove(name: str, home: Path | None) -> int:
     """Delete a document with its units and vectors."""
     from roadworthy.core.errors import SpecError
 
+    _need_numpy()
+    from roadworthy.adapters.longdoc_index import drop_indexes
+
     with _store(home) as store:
         if not store.remove(name):
             raise SpecError(f"{name!r} is not in the store", hint="`roadworthy doc list` shows what is")
+        drop_indexes(_home(home))
     click.echo(f"removed {name}", err=True)
     return 0
 
 
+def _home(home: Path | None) -> Path:
+    return home or Path.home() / ".roadworthy"
+
+
+def _need_numpy() -> None:
+    import importlib.util
+
+    from roadworthy.core.errors import Unsupported
+
+    if importlib.util.find_spec("numpy") is None:
+        raise Unsupported("long documents need numpy", hint="pip install 'roadworthy[longdoc]'")
+
+
 def _store(home: Path | None) -> DocumentStore:
+    _need_numpy()
     from roadworthy.adapters.longdoc_store import DocumentStore
 
-    return DocumentStore(home or Path.home() / ".roadworthy")
+    return DocumentStore(_home(home))
 
 
 def _files(paths: Sequence[Path]) -> Iterator[Path]:
@@ -141,6 +165,7 @@ def _files(paths: Sequence[Path]) -> Iterator[Path]:
 def _ingest(store: DocumentStore, path: Path, *, no_vectors: bool) -> dict[str, object]:
     from roadworthy.adapters import embeddings
     from roadworthy.adapters.longdoc_store import digest_of
+    from roadworthy.longdoc.lexical import count_terms
     from roadworthy.longdoc.split import split
 
     name = str(path)
@@ -161,7 +186,8 @@ def _ingest(store: DocumentStore, path: Path, *, no_vectors: bool) -> dict[str, 
     if store.has(name, digest):
         return {"document": name, "outcome": "unchanged"}
     units, notes = split(text, count_tokens)
-    store.put(name, digest, len(text), units, _vectors(name, units) if with_vectors else None)
+    terms = count_terms(" ".join((*unit.path, unit.label, unit.title, unit.text)) for unit in units)
+    store.put(name, digest, len(text), units, terms, _vectors(name, units) if with_vectors else None)
     return {
         "document": name, "outcome": "stored", "units": len(units), "vectors": with_vectors,
         "notes": [note.message for note in notes],
@@ -174,7 +200,7 @@ def count_tokens(text: str) -> int:
     return max(1, int(len(data) / BYTES_PER_TOKEN[len(data) > 1.8 * len(text)]))
 
 
-def _vectors(name: str, units: Sequence[Unit]) -> Iterator[Sequence[float]]:
+def _vectors(name: str, units: Sequence[Unit]) -> Iterator[NDArray[numpy.float32]]:
     from roadworthy.adapters.embeddings import embed
 
     shown = os.isatty(2)
@@ -186,13 +212,12 @@ def _vectors(name: str, units: Sequence[Unit]) -> Iterator[Sequence[float]]:
         click.echo("", err=True)
 
 
-def _searcher(store: DocumentStore) -> Searcher:
+def _searcher(store: DocumentStore, home: Path) -> Searcher:
     from roadworthy.adapters import embeddings
+    from roadworthy.adapters.longdoc_index import open_index
     from roadworthy.longdoc.search import Searcher
 
-    units, vectors = store.units(), store.vectors() if embeddings.available() else {}
-    whole = bool(units) and len(vectors) == len(units)
-    return Searcher(units, embeddings.DenseSearch(vectors) if whole else None)
+    return Searcher(open_index(store, home), store, embeddings.embed_question if embeddings.available() else None)
 
 
 def _questions(path: Path) -> Iterator[str]:

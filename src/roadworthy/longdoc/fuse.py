@@ -1,36 +1,52 @@
-"""Scores of different kinds made comparable and joined: each standardised over one question's candidates."""
+"""Scores of different kinds made comparable and joined."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from statistics import fmean, pstdev
+import numpy
+from numpy.typing import NDArray
 
 LEXICAL_WEIGHT = 0.2
 """Measured best beside the bundled embedding (docs/concepts/longdoc.md): words are weak on everyday questions."""
 
+NEIGHBOUR_WEIGHT = 0.1
+"""What a unit gets of the score of the one before and the one after it under the same heading."""
 
-def standardised(scores: Mapping[int, float], everyone: Sequence[int]) -> dict[int, float]:
-    """Zero mean and unit spread over ``everyone``; who has no score counts as 0 before that."""
-    values = [scores.get(one, 0.0) for one in everyone]
-    mean, spread = (fmean(values), pstdev(values)) if values else (0.0, 0.0)
-    return {one: (value - mean) / spread if spread else 0.0 for one, value in zip(everyone, values, strict=True)}
+Floats = NDArray[numpy.float32]
 
 
-def fused(
-    lexical: Mapping[int, float],
-    dense: Mapping[int, float] | None,
-    everyone: Sequence[int],
-    *,
-    named: Sequence[int] = (),
-) -> list[tuple[int, float]]:
-    """(unit, score), best first. ``named`` come before all, in their order; without ``dense`` words alone decide."""
-    words = standardised(lexical, everyone)
-    if dense is None:
-        total = words
+def standardised(scores: Floats, among: NDArray[numpy.bool_]) -> Floats:
+    """Zero mean and unit spread ``among`` some of them, the others on the same scale; zeros where all are alike."""
+    those = scores[among]
+    spread = float(those.std()) if len(those) else 0.0
+    return (scores - those.mean()) / numpy.float32(spread) if spread > 1e-9 else numpy.zeros_like(scores)
+
+
+def fused(lexical: Floats, dense: Floats | None, beside: NDArray[numpy.bool_], among: NDArray[numpy.bool_]) -> Floats:
+    """One score a unit; without ``dense`` words alone decide.
+
+    Args:
+        beside: unit i + 1 stands next to unit i, in the same document and under the same heading.
+        among: units in the question's language. Those in others lie so far off that they would set the scale.
+    """
+    total = standardised(lexical, among)
+    if dense is not None:
+        total = LEXICAL_WEIGHT * total + (1 - LEXICAL_WEIGHT) * standardised(dense, among)
+    if not len(beside):
+        return total
+    widened = total.copy()
+    widened[1:] += NEIGHBOUR_WEIGHT * total[:-1] * beside
+    widened[:-1] += NEIGHBOUR_WEIGHT * total[1:] * beside
+    return widened
+
+
+def best(scores: Floats, limit: int) -> list[int]:
+    """Places of the highest scores, best first; of equals the earlier."""
+    count = min(limit, len(scores))
+    if count < len(scores):
+        found = numpy.argpartition(scores, -count)[-count:]
+        # equals at the edge: all of them compete, so that the earlier one wins whatever the partition did
+        found = numpy.flatnonzero(scores >= scores[found].min())
     else:
-        meaning = standardised(dense, everyone)
-        total = {one: LEXICAL_WEIGHT * words[one] + (1 - LEXICAL_WEIGHT) * meaning[one] for one in everyone}
-    top = max(total.values(), default=0.0)
-    first = [(one, top + 1.0 + len(named) - place) for place, one in enumerate(named)]
-    rest = sorted((item for item in total.items() if item[0] not in set(named)), key=lambda item: (-item[1], item[0]))
-    return first + rest
+        found = numpy.arange(len(scores))
+    order = numpy.lexsort((found, -scores[found]))
+    return [int(one) for one in found[order[:count]]]

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from roadworthy.longdoc.fuse import fused
-from roadworthy.longdoc.lexical import LexicalIndex
+import numpy
+from numpy.typing import NDArray
+
+from roadworthy.longdoc.fuse import best, fused
 from roadworthy.longdoc.references import references
 
 if TYPE_CHECKING:
+    from roadworthy.longdoc.dense import DenseIndex
+    from roadworthy.longdoc.lexical import LexicalIndex
     from roadworthy.longdoc.values import Unit
 
-DenseScores = Callable[[str], Mapping[int, float]]
-"""Similarity of a question to every unit by its id, from whatever embedding is at hand."""
+EmbedQuestion = Callable[[str], NDArray[numpy.float32]]
+"""A question as a normalised vector, of the model that made the units' vectors."""
+
+_CANDIDATES = 4
+"""Times the limit that are fetched, since named units are taken out of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,57 +42,104 @@ class Hit:
     named: bool
 
 
-class Searcher:
-    """Everything that one search needs, built once for many questions.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchIndex:
+    """Everything that is scored, in the order of ``ids``.
 
     Args:
-        units: of all documents, ids unique.
-        dense: None where no embedding is at hand; words alone then decide.
+        ids: of units, ascending (int64).
+        beside: whether a unit and the next one stand under the same heading (one fewer than units).
+        chinese: whether it is written in Chinese.
+        dense: None where no unit has a vector.
     """
 
-    def __init__(self, units: Sequence[StoredUnit], dense: DenseScores | None = None) -> None:
-        self._units = {stored.id: stored for stored in units}
-        self._everyone = tuple(self._units)
-        self._dense = dense
-        self._lexical = LexicalIndex()
-        self._by_number: dict[str, list[int]] = {}
-        for stored in units:
-            unit = stored.unit
-            self._lexical.add(stored.id, f"{' '.join(unit.path)} {unit.label} {unit.title} {unit.text}")
-            if unit.number:
-                self._by_number.setdefault(unit.number, []).append(stored.id)
+    ids: NDArray[numpy.int64]
+    lexical: LexicalIndex
+    beside: NDArray[numpy.bool_]
+    chinese: NDArray[numpy.bool_]
+    dense: DenseIndex | None = None
 
-    def search(self, question: str, *, limit: int = 10) -> tuple[Hit, ...]:
-        """The best units for ``question``; empty when nothing is stored."""
-        lexical = self._lexical.scores(question)
-        dense = self._dense(question) if self._dense is not None else None
+
+def is_chinese(text: str) -> bool:
+    """Whether ``text`` has Chinese characters in earnest: a name in an English sentence does not make it Chinese."""
+    found = sum("\u3400" <= letter <= "\u9fff" for letter in text)
+    return 10 * found > sum(letter.isalpha() for letter in text)
+
+
+class Units(Protocol):
+    """Where units are fetched from."""
+
+    def by_ids(self, ids: Sequence[int]) -> Sequence[StoredUnit]:
+        """In the order of ``ids``; one that is gone meanwhile is left out."""
+        ...
+
+    def by_number(self, number: str) -> Sequence[StoredUnit]:
+        """All with that canonical number."""
+        ...
+
+
+class Searcher:
+    """Answers many questions over one index.
+
+    Args:
+        embed: None where no embedding is at hand; words alone then decide.
+    """
+
+    def __init__(self, index: SearchIndex, units: Units, embed: EmbedQuestion | None = None) -> None:
+        self._index, self._units, self._embed = index, units, embed
+
+    def search(
+        self, question: str, *, limit: int = 10, vector: NDArray[numpy.float32] | None = None
+    ) -> tuple[Hit, ...]:
+        """The best units for ``question``; empty when nothing is stored. ``vector`` is the question's, where the caller
+        has it already."""
+        index = self._index
+        if not len(index.ids):
+            return ()
+        lexical, dense = index.lexical.scores(question), None
+        if index.dense is not None and (vector is not None or self._embed is not None):
+            if vector is None:
+                assert self._embed is not None
+                vector = self._embed(question)
+            dense = index.dense.scores(vector)
+        among = index.chinese == is_chinese(question)
+        scores = fused(lexical, dense, index.beside, among if among.any() else ~among)
         named = self._named(question, lexical)
-        ranked = fused(lexical, dense, self._everyone, named=named)
-        return tuple(
-            Hit(stored=self._units[one], score=round(score, 4), named=one in named) for one, score in ranked[:limit]
-        )
+        top = float(scores.max()) + 1.0 + len(named)
+        hits = [Hit(stored=one, score=round(top - place, 4), named=True) for place, one in enumerate(named)]
+        if len(hits) < limit:
+            first = {one.id for one in named}
+            places = best(scores, limit * _CANDIDATES if named else limit)
+            score_of = {int(index.ids[place]): float(scores[place]) for place in places}
+            rest = [one for one in score_of if one not in first][: limit - len(hits)]
+            hits += [Hit(stored=one, score=round(score_of[one.id], 4), named=False) for one in self._units.by_ids(rest)]
+        return tuple(hits[:limit])
 
-    def _named(self, question: str, lexical: Mapping[int, float]) -> tuple[int, ...]:
+    def _named(self, question: str, lexical: NDArray[numpy.float32]) -> list[StoredUnit]:
         """Units that the question names; of several documents with the number the one whose words fit is first."""
-        found: list[int] = []
+        found: dict[int, StoredUnit] = {}
         for kind, number in references(question):
-            same = [one for one in self._by_number.get(number, ()) if self._fits(one, kind)]
-            same.sort(key=lambda one: (-self._document_fit(question, one), -lexical.get(one, 0.0), one))
-            found += same
-        return tuple(dict.fromkeys(found))
+            same = [one for one in self._units.by_number(number) if _fits(one, kind)]
+            same.sort(key=lambda one: (-_document_fit(question, one), -self._words(one.id, lexical), one.id))
+            found |= {one.id: one for one in same if one.id not in found}
+        return list(found.values())
 
-    def _fits(self, one: int, kind: str | None) -> bool:
-        """Articles for articles; a section may be a clause, and the other way."""
-        mine = self._units[one].unit.kind
-        if kind is None or mine == kind:
-            return True
-        return {mine, kind} <= {"section", "clause", "article"} and "recital" not in (mine, kind)
+    def _words(self, unit_id: int, lexical: NDArray[numpy.float32]) -> float:
+        place = int(numpy.searchsorted(self._index.ids, unit_id))
+        return float(lexical[place]) if place < len(lexical) and self._index.ids[place] == unit_id else 0.0
 
-    def _document_fit(self, question: str, one: int) -> int:
-        """Whether the question names the document, or is at least of its language."""
-        stored = self._units[one]
-        name = stored.document.rsplit("/", 1)[-1].rsplit(".", 1)[0].lower()
-        chinese = any("\u3400" <= letter <= "\u9fff" for letter in question)
-        same_language = chinese == any("\u3400" <= letter <= "\u9fff" for letter in stored.unit.text[:200])
-        named = any(part in question.lower() for part in name.replace("_", " ").split() if len(part) > 2)
-        return 2 * named + same_language
+
+def _fits(one: StoredUnit, kind: str | None) -> bool:
+    """Articles for articles; a section may be a clause, and the other way."""
+    mine = one.unit.kind
+    if kind is None or mine == kind:
+        return True
+    return {mine, kind} <= {"section", "clause", "article"} and "recital" not in (mine, kind)
+
+
+def _document_fit(question: str, stored: StoredUnit) -> int:
+    """Whether the question names the document, or is at least of its language."""
+    name = stored.document.rsplit("/", 1)[-1].rsplit(".", 1)[0].lower()
+    same_language = is_chinese(question) == is_chinese(stored.unit.text[:200])
+    named = any(part in question.lower() for part in name.replace("_", " ").split() if len(part) > 2)
+    return 2 * named + same_language

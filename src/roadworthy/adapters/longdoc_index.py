@@ -1,0 +1,112 @@
+"""The search index on disk: made once for what is stored, then mapped into memory by whoever asks.
+
+It lies beside the store in a folder named after the store's state, so an index of another state is never read. Removing
+a document removes every index that still holds it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy
+
+from roadworthy.core.errors import ProbeError
+from roadworthy.longdoc.dense import DenseIndex, build_dense
+from roadworthy.longdoc.lexical import LexicalIndex, build_lexical
+from roadworthy.longdoc.search import SearchIndex, is_chinese
+
+if TYPE_CHECKING:
+    from roadworthy.adapters.longdoc_store import DocumentStore
+
+PREFIX = "index-5-"
+"""With the version of the format."""
+
+_LEXICAL = ("terms", "offsets", "units", "weights")
+_DENSE = ("matrix", "present", "crowding", "projection", "reduced")
+
+
+def open_index(store: DocumentStore, home: Path) -> SearchIndex:
+    """The index of what is stored now; made first where there is none yet. Raises ProbeError where it cannot be."""
+    folder = home / (PREFIX + store.state())
+    try:
+        if not folder.is_dir():
+            _write(build_index(store), folder)
+            drop_indexes(home, but=folder)
+        return _read(folder)
+    except (OSError, ValueError) as error:
+        raise ProbeError(f"{folder}: {error}", hint="remove the folder; it is made again from the documents") from error
+
+
+def drop_indexes(home: Path, *, but: Path | None = None) -> None:
+    """Remove indexes; whoever has one mapped keeps it until it is closed."""
+    for folder in home.glob("index-*"):
+        if folder != but:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def build_index(store: DocumentStore) -> SearchIndex:
+    """The index of everything in ``store``, in memory."""
+    ids: list[int] = []
+    headings: list[tuple[int, str]] = []
+    vectors: list[bytes | None] = []
+    chinese: list[bool] = []
+    for unit_id, document, path, start, vector in store.rows():
+        ids.append(unit_id)
+        chinese.append(is_chinese(start))
+        headings.append((document, path))
+        vectors.append(vector)
+    numbers = max((len(one) // 4 for one in vectors if one), default=0)
+    dense = None
+    if numbers:
+        present = numpy.array([one is not None and len(one) == 4 * numbers for one in vectors])
+        matrix = numpy.zeros((len(ids), numbers), dtype=numpy.float32)
+        for place, one in enumerate(vectors):
+            if present[place] and one is not None:
+                matrix[place] = numpy.frombuffer(one, dtype="<f4")
+        dense = build_dense(matrix, present)
+    beside = [before == after for before, after in pairwise(headings)]
+    return SearchIndex(
+        ids=numpy.array(ids, dtype=numpy.int64), lexical=build_lexical(tuple(store.term_counts())),
+        beside=numpy.array(beside, dtype=numpy.bool_), chinese=numpy.array(chinese, dtype=numpy.bool_), dense=dense,
+    )  # fmt: skip
+
+
+def _write(index: SearchIndex, folder: Path) -> None:
+    """Whole or not at all: another process may be making the same one."""
+    made = Path(tempfile.mkdtemp(prefix=".index-", dir=folder.parent))
+    try:
+        numpy.save(made / "ids.npy", index.ids)
+        numpy.save(made / "beside.npy", index.beside)
+        numpy.save(made / "chinese.npy", index.chinese)
+        for name in _LEXICAL:
+            numpy.save(made / f"{name}.npy", getattr(index.lexical, name))
+        for name in _DENSE if index.dense is not None else ():
+            numpy.save(made / f"{name}.npy", getattr(index.dense, name))
+        (made / "about.json").write_text(json.dumps({"units": len(index.ids), "vectors": index.dense is not None}))
+        with suppress(OSError):  # there already: the other process was quicker, and made the same
+            made.rename(folder)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _read(folder: Path) -> SearchIndex:
+    about = json.loads((folder / "about.json").read_text())
+
+    def mapped(name: str) -> numpy.ndarray[tuple[int, ...], numpy.dtype[numpy.generic]]:
+        path = folder / f"{name}.npy"
+        array = numpy.load(path, mmap_mode="r") if path.stat().st_size > 4096 else numpy.load(path)
+        return numpy.asarray(array)
+
+    return SearchIndex(
+        ids=mapped("ids"),  # type: ignore[arg-type]
+        beside=mapped("beside"),  # type: ignore[arg-type]
+        chinese=mapped("chinese"),  # type: ignore[arg-type]
+        lexical=LexicalIndex(**{name: mapped(name) for name in _LEXICAL}, size=about["units"]),  # type: ignore[arg-type]
+        dense=DenseIndex(**{name: mapped(name) for name in _DENSE}) if about["vectors"] else None,  # type: ignore[arg-type]
+    )
