@@ -18,6 +18,9 @@ TICK_US = 15_625
 """1/64 s: multiples of it are exact as doubles of seconds, so that every meter can be held to the microsecond."""
 
 START_US = 20_700 * 86_400_000_000 + 36_000_000_000
+BOOT_US = START_US - 10 * 86_400_000_000
+"""Zero on the clock of the meter in process: a host that has been up for ten days."""
+
 Answer = TypeVar("Answer")
 
 
@@ -39,13 +42,13 @@ class AsyncLocal:
     """LocalMeter with the face of a shared one."""
 
     def __init__(self, clock: VirtualClock) -> None:
-        self._meter = LocalMeter(wall_offset_s=START_US / 1e6)
+        self._meter = LocalMeter(wall_offset_s=BOOT_US / 1e6)
         self._clock = clock
         self.ttl_s = float("inf")
 
     @property
     def _now_s(self) -> float:
-        return (self._clock.now_us - START_US) / 1e6
+        return (self._clock.now_us - BOOT_US) / 1e6
 
     async def acquire(self, limits: Limits, charge: Charge, lease_id: str) -> Grant:
         return self._meter.acquire(limits, charge, lease_id, self._now_s)

@@ -1,16 +1,25 @@
 """A database by its URL: SQLite in WAL mode, or PostgreSQL; transactions whose errors name the place.
 
+A SQLite file that is deleted or replaced while it is open would be written to by nobody's name: it is looked at before
+every transaction. A PostgreSQL server that is frozen would be waited for without end: its connection is shut.
+
 SQLite's transactions are opened as ``BEGIN IMMEDIATE`` where something will be written: a transaction that reads first
 and writes later is turned away at once when another wrote in between, however long it is willing to wait.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
-from collections.abc import Iterator
+import os
+import socket
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import sqlalchemy as sa
 from sqlalchemy import event
@@ -18,13 +27,13 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from roadworthy.adapters.state.trouble import trouble
-from roadworthy.core.errors import SpecError, Unsupported
+from roadworthy.core.errors import SpecError, Temporary, Unsupported
 
 LOCK_TIMEOUT_S = 5.0
 """How long a statement waits for another's lock before it is ``Temporary``."""
 
 ANSWER_TIMEOUT_S = 15.0
-"""How long PostgreSQL may work on one statement, and how long unacknowledged packets are waited for."""
+"""How long PostgreSQL may work on one statement; a second more and the connection is given up."""
 
 KINDS = "sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE"
 
@@ -39,17 +48,32 @@ class Database:
         SpecError: another kind of URL. Unsupported: its driver is not installed.
     """
 
-    def __init__(self, url: str, *, lock_timeout_s: float = LOCK_TIMEOUT_S) -> None:
+    def __init__(
+        self, url: str, *, lock_timeout_s: float = LOCK_TIMEOUT_S, answer_timeout_s: float = ANSWER_TIMEOUT_S
+    ) -> None:
         parsed = _parsed(url)
         self.place = parsed.set(drivername=parsed.get_backend_name()).render_as_string(hide_password=True)
-        self.sqlite = parsed.get_backend_name() == "sqlite"
-        self.file = Path(parsed.database) if self.sqlite and parsed.database else None
-        self.engine = _sqlite(parsed, lock_timeout_s) if self.sqlite else _postgresql(parsed, lock_timeout_s)
+        self.file = Path(parsed.database) if parsed.get_backend_name() == "sqlite" and parsed.database else None
+        self._answer_timeout_s = answer_timeout_s
+        self._inode: int | None = None
+        if self.file is not None:
+            self.engine = _sqlite(self.file, lock_timeout_s, lambda: self._inode is None)
+        else:
+            self.engine = _postgresql(parsed, lock_timeout_s, answer_timeout_s)
+
+    @property
+    def sqlite(self) -> bool:
+        return self.file is not None
+
+    def keep_to_file(self) -> None:
+        """From now on the file that is there is the one: when it goes, no empty one is made in its place."""
+        if self.file is not None:
+            self._inode = self.file.stat().st_ino
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
         """A transaction that only reads, and sees one moment. Raises Temporary."""
-        with self._told(), self.engine.connect() as connection, connection.begin():
+        with self._told(), self.engine.connect() as connection, connection.begin(), self._watched(connection):
             yield connection
 
     @contextmanager
@@ -57,14 +81,41 @@ class Database:
         """A transaction that writes: all of it or nothing. Raises Temporary."""
         with self._told(), self.engine.connect() as connection:
             connection = connection.execution_options(writes=True)
-            with connection.begin():
+            with connection.begin(), self._watched(connection):
                 yield connection
 
     def close(self) -> None:
         self.engine.dispose()
 
+    def _look_at_file(self) -> None:
+        if self.file is None or self._inode is None:
+            return
+        try:
+            inode = self.file.stat().st_ino
+        except OSError as error:
+            raise Temporary(f"{self.place}: the file is gone", hint="put it back, or start again") from error
+        if inode != self._inode:
+            self.engine.dispose()
+            self._inode = inode
+
+    @contextmanager
+    def _watched(self, connection: sa.Connection) -> Iterator[None]:
+        """Shut the connection when a server keeps a transaction waiting for much longer than it said it would."""
+        if self.sqlite:
+            yield
+            return
+        driver: Any = connection.connection.driver_connection
+        watch = threading.Timer(self._answer_timeout_s + 1.0, shut, (driver,))
+        watch.daemon = True
+        watch.start()
+        try:
+            yield
+        finally:
+            watch.cancel()
+
     @contextmanager
     def _told(self) -> Iterator[None]:
+        self._look_at_file()
         try:
             yield
         except DBAPIError as error:
@@ -73,6 +124,12 @@ class Database:
             raise trouble(self.place, error) from error
         except PoolTimeout as error:
             raise trouble(self.place, error) from error
+
+
+def shut(connection: Any) -> None:
+    """Make whoever waits on this psycopg connection stop waiting; called from another thread."""
+    with contextlib.suppress(Exception), socket.socket(fileno=os.dup(connection.fileno())) as wire:
+        wire.shutdown(socket.SHUT_RDWR)
 
 
 def _of_the_store(error: DBAPIError) -> bool:
@@ -105,8 +162,14 @@ def _parsed(url: str) -> sa.URL:
     return parsed
 
 
-def _sqlite(url: sa.URL, lock_timeout_s: float) -> sa.Engine:
-    engine = sa.create_engine(url, connect_args={"timeout": lock_timeout_s, "check_same_thread": False})
+def _sqlite(file: Path, lock_timeout_s: float, may_make: Callable[[], bool]) -> sa.Engine:
+    def opened() -> sqlite3.Connection:
+        mode = "rwc" if may_make() else "rw"
+        return sqlite3.connect(
+            f"file:{quote(str(file))}?mode={mode}", uri=True, timeout=lock_timeout_s, check_same_thread=False
+        )
+
+    engine = sa.create_engine("sqlite://", creator=opened, poolclass=sa.QueuePool)
 
     @event.listens_for(engine, "connect")
     def _opened(connection: Any, _record: Any) -> None:
@@ -122,13 +185,13 @@ def _sqlite(url: sa.URL, lock_timeout_s: float) -> sa.Engine:
     return engine
 
 
-def _postgresql(url: sa.URL, lock_timeout_s: float) -> sa.Engine:
-    ms = {"lock_timeout": lock_timeout_s, "statement_timeout": ANSWER_TIMEOUT_S}
+def _postgresql(url: sa.URL, lock_timeout_s: float, answer_timeout_s: float) -> sa.Engine:
+    ms = {"lock_timeout": lock_timeout_s, "statement_timeout": answer_timeout_s}
     defaults: dict[str, Any] = {
         "connect_timeout": 5,
         "application_name": "roadworthy",
         "options": " ".join(f"-c {name}={int(seconds * 1000)}" for name, seconds in ms.items()),
-        "tcp_user_timeout": int(ANSWER_TIMEOUT_S * 1000),
+        "tcp_user_timeout": int(answer_timeout_s * 1000),
         "keepalives_idle": 15,
         "keepalives_interval": 5,
         "keepalives_count": 3,

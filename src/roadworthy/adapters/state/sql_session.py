@@ -7,15 +7,13 @@ can set. What an earlier boot left is void, its holders are gone. PostgreSQL's c
 from __future__ import annotations
 
 import contextlib
-import os
-import socket
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from roadworthy.adapters.state.database import Database
+from roadworthy.adapters.state.database import Database, shut
 from roadworthy.adapters.state.sql_steps import LEASES, TABLES, TENANTS
 
 if TYPE_CHECKING:
@@ -48,6 +46,7 @@ class SqliteSession:
         self._file = file
         self._clock = clock
         self._offset_us = 0
+        self._inode: int | None = None
         self._connection: sqlite3.Connection | None = None
 
     def open(self) -> None:
@@ -64,6 +63,7 @@ class SqliteSession:
         if self._clock is None:
             self._begin_boot()
         self.commit()
+        self._inode = self._file.stat().st_ino
 
     def _begin_boot(self) -> None:
         """The first to come after a boot sweeps out, and says what the clock since boot is added to for days."""
@@ -85,7 +85,16 @@ class SqliteSession:
         return self._clock() if self._clock is not None else self._offset_us + _since_boot_us()
 
     def begin(self) -> None:
+        if self._inode is not None and not self._in_place():
+            self.close()
+            self.open()  # deleted or replaced: the others are on the new file, and renewals fill it
         self.execute("BEGIN IMMEDIATE")
+
+    def _in_place(self) -> bool:
+        try:
+            return self._file.stat().st_ino == self._inode
+        except OSError:
+            return False
 
     def commit(self) -> None:
         self.execute("COMMIT")
@@ -102,6 +111,7 @@ class SqliteSession:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+        self._inode = None
 
 
 def _since_boot_us() -> int:
@@ -163,11 +173,8 @@ class PostgresSession:
 
     def interrupt(self) -> None:
         """Shut the socket: a server that is frozen would be waited for without end."""
-        connection = self._connection
-        if connection is None:
-            return
-        with contextlib.suppress(Exception), socket.socket(fileno=os.dup(connection.fileno())) as wire:
-            wire.shutdown(socket.SHUT_RDWR)
+        if self._connection is not None:
+            shut(self._connection)
 
     def close(self) -> None:
         if self._connection is not None:

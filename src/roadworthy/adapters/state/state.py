@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from roadworthy.adapters.state import ledger_store, registry_store
-from roadworthy.adapters.state.database import Database
+from roadworthy.adapters.state.database import ANSWER_TIMEOUT_S, LOCK_TIMEOUT_S, Database
 from roadworthy.adapters.state.migrate import migrate
 
 if TYPE_CHECKING:
@@ -18,20 +18,25 @@ if TYPE_CHECKING:
     from roadworthy.route.registry import AuditRow, Registered, RegistryChange
 
 
-def open_state(url: str) -> State:
+def open_state(
+    url: str, *, lock_timeout_s: float = LOCK_TIMEOUT_S, answer_timeout_s: float = ANSWER_TIMEOUT_S
+) -> State:
     """The state at ``url``, with the tables of this version.
 
     Args:
         url: ``sqlite:///FILE`` or ``postgresql://USER:PASSWORD@HOST/DATABASE``.
+        lock_timeout_s: how long another's lock is waited for.
+        answer_timeout_s: how long a server may work on one statement.
 
     Raises:
         SpecError: a URL of another kind, or tables of a later version.
         Unsupported: the driver is not installed.
         Temporary: it cannot be reached, made or written.
     """
-    database = Database(url)
+    database = Database(url, lock_timeout_s=lock_timeout_s, answer_timeout_s=answer_timeout_s)
     try:
         migrate(database)
+        database.keep_to_file()
     except BaseException:
         database.close()
         raise

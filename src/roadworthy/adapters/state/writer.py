@@ -32,6 +32,9 @@ GATHER_S = 0.05
 RETRY_S = (0.1, 2.0)
 """The first and the longest pause after a failed write; it doubles in between."""
 
+HUNG_S = 5.0
+"""After so long without an answer the store counts as failing."""
+
 OnLoss = Literal["closed", "open"]
 
 
@@ -95,7 +98,8 @@ class LedgerWriter:
         self.written = 0
         self.dropped = 0
         self.spooled = 0
-        self.failing = ""
+        self._failing = ""
+        self._since_s: float | None = None
         self._thread = threading.Thread(target=self._run, name="ledger", daemon=True)
         self._thread.start()
 
@@ -103,6 +107,14 @@ class LedgerWriter:
     def waiting(self) -> int:
         """Rows that are put and not yet settled."""
         return len(self._rows)
+
+    @property
+    def failing(self) -> str:
+        """Why the store cannot be written now, "" when it can."""
+        since_s = self._since_s
+        if not self._failing and since_s is not None and time.monotonic() - since_s > HUNG_S:
+            return f"the store has not answered for {time.monotonic() - since_s:.0f} s"
+        return self._failing
 
     @property
     def full(self) -> bool:
@@ -121,6 +133,8 @@ class LedgerWriter:
             self._stop_at_s = time.monotonic() + timeout_s
             self._told.notify()
         self._thread.join(timeout_s + 1.0)
+        if self._thread.is_alive():  # it waits for a store that does not answer; what it writes after all counts once
+            self._keep(list(self._rows))
 
     def _run(self) -> None:
         self._take_back_spooled()
@@ -140,12 +154,13 @@ class LedgerWriter:
         with self._told:
             while not self._rows and self._stop_at_s is None:
                 self._told.wait()
-            if len(self._rows) < MOST_ROWS and self._stop_at_s is None and not self.failing:
+            if len(self._rows) < MOST_ROWS and self._stop_at_s is None and not self._failing:
                 self._told.wait_for(lambda: len(self._rows) >= MOST_ROWS or self._stop_at_s is not None, GATHER_S)
             return list(itertools.islice(self._rows, MOST_ROWS))
 
     def _write(self, batch: Sequence[LedgerRow]) -> bool:
         """Whether ``batch`` is settled. A row that no store can take does not hold up the others."""
+        self._since_s = time.monotonic()
         try:
             if self._ledger is None:
                 self._ledger = self._open_ledger()
@@ -157,13 +172,16 @@ class LedgerWriter:
             except Exception:
                 rejected = self._write_singly(self._ledger, batch)
         except RoadworthyError as error:
-            if not self.failing:
+            if not self._failing:
                 self._say(f"ledger: {error}; {len(self._rows)} rows wait")
-            self.failing = str(error)
+            self._failing = str(error)
+            self._leave_ledger()  # the next try opens it anew: a file may have been replaced, tables be gone
             return False
-        if self.failing:
+        finally:
+            self._since_s = None
+        if self._failing:
             self._say(f"ledger: written again, {len(self._rows)} rows waited")
-            self.failing = ""
+            self._failing = ""
         self._settle(len(batch), dropped=rejected)
         self.written += len(batch) - rejected
         return True
@@ -220,16 +238,26 @@ class LedgerWriter:
 
     def _leave(self) -> None:
         rows = list(self._rows)
-        if rows:
-            try:
-                if self._spool is not None:
-                    self._spool.write(rows)
-                    self.spooled = len(rows)
-                    self._say(f"ledger: {len(rows)} rows are kept in {self._spool.folder}, for the next start to bill")
-                else:
-                    self._say(f"ledger: {len(rows)} rows are lost: {self.failing}")
-            except RoadworthyError as error:
-                self._say(f"ledger: {len(rows)} rows are lost: {error}")
-            self._settle(len(rows), dropped=len(rows) - self.spooled)
-        if self._ledger is not None:
-            self._ledger.close()
+        self._settle(len(rows), dropped=len(rows) - self._keep(rows))
+        self._leave_ledger()
+
+    def _keep(self, rows: Sequence[LedgerRow]) -> int:
+        """Put ``rows`` where the next start finds them; how many were kept."""
+        if not rows:
+            return 0
+        if self._spool is None:
+            self._say(f"ledger: {len(rows)} rows are lost: {self.failing}")
+            return 0
+        try:
+            self._spool.write(rows)
+        except RoadworthyError as error:
+            self._say(f"ledger: {len(rows)} rows are lost: {error}")
+            return 0
+        self.spooled = len(rows)
+        self._say(f"ledger: {len(rows)} rows are kept in {self._spool.folder}, for the next start to bill")
+        return self.spooled
+
+    def _leave_ledger(self) -> None:
+        ledger, self._ledger = self._ledger, None
+        if ledger is not None:
+            ledger.close()
