@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from roadworthy.cli.gateway_setup import Options
     from roadworthy.gateway.config import GatewayConfig
     from roadworthy.gateway.service import Gateway
+    from roadworthy.gateway.stores import Stores
     from roadworthy.gateway.workers.supervisor import Document, Supervisor
     from roadworthy.spec.values import Tenant
 
@@ -60,6 +61,7 @@ def command(
     from roadworthy.adapters.event_loop import loop_factory, raise_descriptor_limit
     from roadworthy.adapters.ready_file import claimed
     from roadworthy.cli.gateway_setup import Options
+    from roadworthy.cli.gateway_stores import open_stores
     from roadworthy.gateway.workers.supervisor import Document
 
     require_two_ports(port, admin_port)
@@ -71,17 +73,25 @@ def command(
     config = options.configure(text)
     document = Document(text, (lambda: text) if spec == "-" else (lambda: read_document(spec)), options.configure)
     raise_descriptor_limit()
+    stores = open_stores(config, say=say)
     with claimed(ready_file), asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(_Service(config, document, options, ready_file=ready_file, drain_s=drain_s).run())
+        runner.run(_Service(config, document, options, stores, ready_file=ready_file, drain_s=drain_s).run())
 
 
 class _Service:
     """The command while it runs: one gateway in this process, or a supervisor of several."""
 
     def __init__(
-        self, config: GatewayConfig, document: Document, options: Options, *, ready_file: Path | None, drain_s: float
+        self,
+        config: GatewayConfig,
+        document: Document,
+        options: Options,
+        stores: Stores,
+        *,
+        ready_file: Path | None,
+        drain_s: float,
     ) -> None:
-        self._config, self._document, self._options = config, document, options
+        self._config, self._document, self._options, self._stores = config, document, options, stores
         self._ready_file, self._drain_s = ready_file, drain_s
         self._stop = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -126,7 +136,7 @@ class _Service:
                 document.text = text
                 return config
 
-            self._gateway = Gateway(self._config, load=load)
+            self._gateway = Gateway(self._config, load=load, stores=self._stores)
             await self._gateway.start()
         else:
             self._supervisor = self._new_supervisor()
@@ -135,7 +145,9 @@ class _Service:
     def _new_supervisor(self) -> Supervisor:
         from roadworthy.gateway.workers.supervisor import Supervisor
 
-        return Supervisor(self._config, self._document, arguments=self._options.arguments(), say=say)
+        return Supervisor(
+            self._config, self._document, arguments=self._options.arguments(), say=say, stores=self._stores
+        )
 
     # signals
 
@@ -197,10 +209,11 @@ class _Service:
             )
         if are_divided(self._config):
             say(
-                f"warning: concurrency and rpm are divided among {self._config.workers} workers, each of which counts "
-                "by itself: a tenant whose connections meet few of them gets less than its limit"
+                f"warning: tenants' limits are divided among {self._config.workers} workers, each of which counts by "
+                "itself: a tenant whose connections meet few of them gets less than its limit\n"
+                "hint: with gateway.state_url or gateway.shared_url they count together"
             )
-        warn_not_enforced(self._config.tenants)
+        warn_not_enforced(self._config)
 
 
 def _terminal() -> bool:
@@ -227,10 +240,9 @@ def _write_ready(
     )
 
 
-def warn_not_enforced(tenants: Sequence[Tenant]) -> None:
+def warn_not_enforced(config: GatewayConfig) -> None:
     """Say on stderr which limits of the document are not carried out: a limit believed in is worse than none."""
     from roadworthy.gateway.config import not_enforced
 
-    names = not_enforced(tenants)
-    if names:
-        say(f"warning: not enforced by this version: tenants[].{', tenants[].'.join(names)}")
+    for name in not_enforced(config):
+        say(f"warning: not enforced: {name}")

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from roadworthy.adapters.documents import document_folder, parse_document
+from roadworthy.cli.gateway_shape import shape_of
+from roadworthy.cli.gateway_stores import state_url_beside
 from roadworthy.cli.tenant_keys import with_keys
 from roadworthy.gateway.config import GatewayConfig
 from roadworthy.gateway.workers.share import divided
@@ -46,6 +48,9 @@ class Options:
             admin_host=self.admin_host,
             access_log=self.access_log or _beside(folder, config.access_log),
             tls=_tls_beside(folder, config.tls),
+            state_url=state_url_beside(folder, config.state_url),
+            shared_url=state_url_beside(folder, config.shared_url),
+            shape=shape_of(deployment, base=folder),
         )
         divided(config, 0)  # limits that cannot be divided are refused before any worker starts
         return config

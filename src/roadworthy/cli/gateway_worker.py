@@ -11,6 +11,8 @@ import sys
 
 from roadworthy.adapters.event_loop import loop_factory, raise_descriptor_limit
 from roadworthy.cli.gateway_setup import Options
+from roadworthy.cli.gateway_stores import worker_stores
+from roadworthy.cli.output import say
 from roadworthy.gateway.workers.child import Worker
 from roadworthy.gateway.workers.share import divided
 
@@ -27,7 +29,12 @@ def main(arguments: list[str]) -> None:
     raise_descriptor_limit()
     data_socket = socket.socket(fileno=found.data_fd)
     data_socket.setblocking(False)
-    worker = Worker(str(found.index), data_socket, lambda text: divided(options.configure(text), found.index))
+    worker = Worker(
+        str(found.index),
+        data_socket,
+        lambda text: divided(options.configure(text), found.index),
+        lambda config: worker_stores(config, say=say),
+    )
     gc.set_threshold(10_000, 20, 50)  # a request makes no cycles: looking for them often finds nothing
     gc.freeze()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:

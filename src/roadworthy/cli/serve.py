@@ -27,12 +27,14 @@ from roadworthy.adapters.ready_file import Ready, ReadyEngine, ReadyTenant, clai
 from roadworthy.adapters.tiny_model import cache_folder, ensure_tiny_model
 from roadworthy.advise.deploy import twin_configs
 from roadworthy.cli.gateway import warn_not_enforced
+from roadworthy.cli.gateway_stores import open_stores, state_url_beside
 from roadworthy.cli.live_status import EngineLoad, Traffic, status_table
 from roadworthy.cli.output import STOP_SIGNALS, console, say
 from roadworthy.cli.tenant_keys import with_keys
 from roadworthy.core.errors import RoadworthyError, Unsupported
 from roadworthy.gateway.config import GatewayConfig
 from roadworthy.gateway.service import Gateway
+from roadworthy.route.govern.footprint import BlockShape
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from roadworthy.adapters.engines.process import EngineCommand
     from roadworthy.cli.wiring import Planned
     from roadworthy.gateway.status import GatewayStatus
+    from roadworthy.gateway.stores import Stores
     from roadworthy.spec.values import Tenant
 
 ENGINE_HOST = "127.0.0.1"
@@ -84,9 +87,17 @@ def serve(planned: Planned, options: ServeOptions) -> None:
         )
         if config.workers > 1:
             say(f"warning: `up` runs one gateway process, not the {config.workers} of gateway.workers")
-            config = replace(config, workers=1)
+        folder = options.spec_folder
+        config = replace(
+            config,
+            workers=1,
+            state_url=state_url_beside(folder, config.state_url),
+            shared_url=state_url_beside(folder, config.shared_url),
+            shape=BlockShape.planned(planned.best().cache),
+        )
+        stores = open_stores(config, say=say)
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            runner.run(_Service(planned, options, Gateway(config), commands, tenants).run())
+            runner.run(_Service(planned, options, config, stores, commands, tenants).run())
 
 
 def with_generated_keys(
@@ -155,13 +166,15 @@ class _Service:
         self,
         planned: Planned,
         options: ServeOptions,
-        gateway: Gateway,
+        config: GatewayConfig,
+        stores: Stores,
         commands: tuple[EngineCommand, ...],
         tenants: tuple[Tenant, ...],
     ) -> None:
         self._planned = planned
         self._options = options
-        self._gateway = gateway
+        self._config = config
+        self._gateway = Gateway(config, stores=stores)
         self._commands = commands
         self._tenants = tenants
         self._console = console(stderr=True)
@@ -231,7 +244,7 @@ class _Service:
             if asked.key is None and tenant.key_env is None:
                 unset = f"; {asked.key_env} is not set" if asked.key_env else ""
                 self._say(f"tenant {tenant.id}: key {tenant.key} (generated for this run{unset})")
-        warn_not_enforced(self._tenants)
+        warn_not_enforced(self._config)
         if gateway.open_access:
             self._say("warning: the document names no tenant, so anyone who reaches the port may use it")
 

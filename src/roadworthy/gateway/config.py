@@ -128,6 +128,12 @@ class GatewayConfig:
             engine_priority=deployment.engine.settings.get("scheduling_policy") == "priority",
         )
 
+    @property
+    def meter_url(self) -> str | None:
+        """Where limits are counted that several processes share: what the document names for it, or for the workers of
+        one host the database. None where each process counts by itself."""
+        return self.shared_url or (self.state_url if self.workers > 1 else None)
+
     def counts(self, tenants: Iterable[Tenant]) -> Billing | None:
         """How streams are counted while these are the tenants: as the document says, or exactly where a limit depends
         on it; None where nobody needs a count."""
@@ -139,17 +145,9 @@ class GatewayConfig:
         return "final" if self.governance.ledger and self.state_url is not None else None
 
 
-NOT_ENFORCED = {
-    "tokens_per_minute": "tpm",
-    "daily_tokens": "daily_tokens",
-    "kv_quota_bytes": "kv_quota",
-    "fallback": "fallback",
-}
-"""Fields of a tenant that this version reads and does not carry out, with their keys in the document."""
-
-
-def not_enforced(tenants: Sequence[Tenant]) -> tuple[str, ...]:
-    """The document's words for tenants' settings that are set and not carried out; an operator must hear of them."""
-    return tuple(
-        key for field_name, key in NOT_ENFORCED.items() if any(getattr(one, field_name) is not None for one in tenants)
-    )
+def not_enforced(config: GatewayConfig) -> tuple[str, ...]:
+    """The document's words for what is set and cannot be carried out; an operator must hear of them."""
+    unknown = config.shape is None or config.shape.block_bytes is None
+    if unknown and any(one.kv_quota_bytes is not None for one in config.tenants):
+        return ("tenants[].kv_quota (no plan tells the size of a block)",)
+    return ()

@@ -20,6 +20,7 @@ import time
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from roadworthy.core.errors import Refused, Temporary
+from roadworthy.route.govern.refusals import unknown_limits
 from roadworthy.route.govern.values import Grant, Held
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ class Governance:
         self._renewing: asyncio.Task[None] | None = None
         self._waking = False
         self.unmetered = self.leases_lost = self.store_failures = 0
-        self.store_fails = ""
+        self.borrowed: dict[str, int] = {}  # requests that run on others' room, by tenant
         self.refusals: dict[tuple[str, str], int] = {}
 
     def share(self, meter: AsyncMeter, ttl_s: float) -> None:
@@ -158,6 +159,8 @@ class Governance:
             prompt = ticket.charge.prompt_tokens  # no engine said; something was delivered
         permit = ticket.permit
         if permit is not None:
+            if permit.borrowed:
+                self.borrowed[permit.tenant_id] -= 1
             self.governor.leave(
                 permit, prompt_tokens=prompt, output_tokens=output, cached_tokens=record.cached_tokens,
                 itl_p99_s=record.itl_p99_s, ttft_s=ttft_s, ending=_ENDINGS.get(record.ending, "failed"), now_s=now_s,
@@ -181,6 +184,8 @@ class Governance:
             raise
         ticket.permit = permit
         ticket.state = "queued" if permit is None else "running"
+        if permit is not None and permit.borrowed:
+            self._borrows(permit)
         if permit is None or self.governor.waiting:
             self._wake_soon()  # one that goes in line may let another go
 
@@ -212,8 +217,13 @@ class Governance:
                 continue
             ticket.permit = permit
             ticket.state = "running"
+            if permit.borrowed:
+                self._borrows(permit)
             if ticket.owner is not None:
                 ticket.owner.admitted()
+
+    def _borrows(self, permit: HeldPermit) -> None:
+        self.borrowed[permit.tenant_id] = self.borrowed.get(permit.tenant_id, 0) + 1
 
     def _turn_away(self, those: Iterable[TurnedAway], now_s: float) -> None:
         for one in those:
@@ -281,13 +291,12 @@ class Governance:
                     self.governor.limits(ticket.tenant.id), ticket.charge, ticket.request.request_id
                 )
             except Temporary as error:
-                self._lost(error)
+                self.store_failures += 1
                 if self._on_loss == "closed":
-                    raise _limits_unknown() from error
+                    raise unknown_limits("their store does not answer") from error
                 self.unmetered += 1
                 grant = Grant(lease_id=ticket.request.request_id, tenant_id=ticket.tenant.id, charge=ticket.charge)
             else:
-                self.store_fails = ""
                 self._leased[grant.lease_id] = grant
             ticket.grant = grant
             now_s = self._now_s()
@@ -307,10 +316,8 @@ class Governance:
 
     async def _give_back(self, grant: Grant, prompt_tokens: int, output_tokens: int) -> None:
         assert self._shared is not None
-        try:
+        with contextlib.suppress(Temporary):  # the meter keeps what it could not send
             await self._shared.settle(grant, prompt_tokens=prompt_tokens, output_tokens=output_tokens)
-        except Temporary as error:  # the meter keeps what it could not send
-            self._lost(error)
 
     async def _keep_renewing(self) -> None:
         assert self._shared is not None
@@ -320,14 +327,10 @@ class Governance:
                 continue
             try:
                 gone = await self._shared.renew(tuple(self._leased.values()))
-            except Temporary as error:
-                self._lost(error)
+            except Temporary:
+                self.store_failures += 1
                 continue
             self.leases_lost += len(gone)  # they run on: to cut a stream would lose more than a slot
-
-    def _lost(self, error: Temporary) -> None:
-        self.store_failures += 1
-        self.store_fails = str(error)
 
     def _count(self, tenant_id: str, refused: Refused) -> None:
         key = (tenant_id, refused.code)
@@ -348,13 +351,3 @@ class Governance:
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
-
-
-def _limits_unknown() -> Refused:
-    return Refused(
-        "the limits of this key cannot be looked up at the moment",
-        code="limits_unknown",
-        status=503,
-        hint="try again after the time in Retry-After; the operator finds the cause in /api/status",
-        retry_after_s=1.0,
-    )

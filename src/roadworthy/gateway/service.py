@@ -12,40 +12,35 @@ from roadworthy.gateway import metrics
 from roadworthy.gateway.access_log import AccessLog, profile, time_text
 from roadworthy.gateway.admin.app import admin_app
 from roadworthy.gateway.admin.server import AdminServer
-from roadworthy.gateway.billing import Billing
 from roadworthy.gateway.data.plane import DataPlane
 from roadworthy.gateway.endpoints import Endpoint
-from roadworthy.gateway.governance import Governance
-from roadworthy.gateway.journal import Journal
 from roadworthy.gateway.kv_events import KvEvents
 from roadworthy.gateway.listen import listener, url_of
 from roadworthy.gateway.poller import Poller
 from roadworthy.gateway.principal import pepper_of
-from roadworthy.gateway.room import Room, room_of
 from roadworthy.gateway.status import DocumentStatus, EndpointStatus, GatewayStatus
 from roadworthy.gateway.stores import NO_STORES, Stores
 from roadworthy.gateway.tally import RecentRate, Tally
+from roadworthy.gateway.tenancy import Tenancy
+from roadworthy.gateway.tenants import finished
 from roadworthy.gateway.tls import load, server_context
 from roadworthy.gateway.trace import Tracer
 from roadworthy.gateway.versions import version_warning
-from roadworthy.route.govern.governor import Governor
-from roadworthy.route.govern.meter import LocalMeter
-from roadworthy.route.tenants import ANONYMOUS, TenantBook
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
-    from roadworthy.gateway.admin.app import AdminView
+    from roadworthy.gateway.admin.desk import Desk
+    from roadworthy.gateway.admin.view import AdminView, GovernedView
     from roadworthy.gateway.config import GatewayConfig
+    from roadworthy.route.keys import Change
+    from roadworthy.spec.values import Tenant
 
 DRAIN_S = 10.0
 """How long ``stop`` lets requests in progress go on, unless told otherwise."""
 
 START_ANEW = "put it back, or start the gateway anew; an upgrade (SIGUSR2) does so without losing a stream"
-
-LAST_ROWS_S = 10.0
-"""How long a stopping gateway waits for the ledger to take its last rows."""
 
 _RATE_SAMPLE_S = 1.0
 
@@ -82,32 +77,28 @@ class Gateway:
     ) -> None:
         self._config, self._load, self._worker, self._has_admin = config, load, worker, admin
         endpoints = [self._endpoint(url) for url in config.endpoints]
-        self.pepper = pepper = pepper or pepper_of(config.tenants)
+        self.pepper = pepper = pepper or stores.pepper or pepper_of(config.tenants)
+        self._desk = stores.desk(pepper) if admin else None
         self._tls = server_context(config.tls)
         self._tracer = Tracer.to_collector(config.otlp_endpoint, worker=worker or "0") if config.otlp_endpoint else None
         self._log = AccessLog(config.access_log, worker=worker) if config.access_log else None
-        self._billing = self._billed(stores) if config.governance.ledger else None
+        self._stores = stores
+        self._tenancy = Tenancy(config, stores, worker=worker, pepper=pepper)
+        billing = self._tenancy.billing
         sinks = [
             one
             for one in (
                 self._log and self._log.write,
                 self._tracer and self._tracer.export,
-                self._billing and self._billing.write,
+                billing and billing.write,
             )
             if one
         ]
         self._tally = Tally(self._model_label, sinks)
-        self._meter = LocalMeter(wall_offset_s=time.time() - time.monotonic())
-        self._governance = Governance(
-            Governor(config.tenants or (ANONYMOUS,), settings=config.govern, shape=config.shape),
-            self._meter,
-            now_s=time.monotonic,
-            on_loss=config.governance.on_state_loss,
-        )
         self._plane = DataPlane(
             endpoints=endpoints,
-            tenants=TenantBook(config.tenants, pepper=pepper),
-            governance=self._governance,
+            tenants=self._tenancy.book,
+            governance=self._tenancy.governance,
             pepper=pepper,
             limits=config.limits,
             routing=config.routing,
@@ -118,12 +109,11 @@ class Gateway:
             tracer=self._tracer,
             remote_media=config.remote_media,
             engine_priority=config.engine_priority,
-            counts=config.counts(config.tenants),
-            billing=self._billing,
+            counts=self._tenancy.counts,
+            billing=billing,
         )
         self._poller = Poller(endpoints, policy=config.poll, now_s=time.monotonic, observer=self._plane.routing)
         self._kv_events = self._publishing(config)
-        self._room = Room()
         self._event_rate, self._token_rate = RecentRate(), RecentRate()
         self._data_socket = data_socket
         self._admin_socket: socket.socket | None = None
@@ -138,13 +128,6 @@ class Gateway:
 
     def _endpoint(self, url: str) -> Endpoint:
         return Endpoint(url, policy=self._config.breaker, now_s=time.monotonic)
-
-    def _billed(self, stores: Stores) -> Billing | None:
-        """What writes down each request; None where there is no ledger."""
-        if stores.ledger is None:
-            return None
-        journal = Journal(stores.journal, worker=self._worker or "") if stores.journal is not None else None
-        return Billing(stores.ledger(), journal, worker=self._worker or "")
 
     def _publishing(self, config: GatewayConfig) -> KvEvents:
         """The subscriptions that ``config`` asks for, and word of them to the engines' endpoints."""
@@ -172,10 +155,14 @@ class Gateway:
             self._data_url = url_of(self._data_socket, scheme)
             self._admin_url = url_of(self._admin_socket) if self._admin_socket is not None else ""
             self._started_s = time.monotonic()
+            await self._tenancy.start()
             await self._poller.start()
+            self._tenancy.tick(self._started_s, self._plane.endpoint_list)
             self._kv_events.start()
+            if self._desk is not None:
+                await self._desk.open(self)
             if self._admin_socket is not None:
-                self._admin = AdminServer(admin_app(lambda: self._admin_view), self._admin_socket)
+                self._admin = AdminServer(admin_app(lambda: self._admin_view, self._desk), self._admin_socket)
                 await self._admin.start()
             self._server = await asyncio.get_running_loop().create_server(
                 self._plane.protocol, sock=self._data_socket, backlog=1024, ssl=self._tls
@@ -194,10 +181,11 @@ class Gateway:
         if self._server is not None:
             self._server.close()
         await self._plane.drain(drain_s)
+        if self._desk is not None:
+            await self._desk.close()
         if self._ticker is not None:
             self._ticker.cancel()
             await asyncio.gather(self._ticker, return_exceptions=True)
-        await self._governance.stop()
         await self._poller.stop()
         await self._kv_events.stop()
         self._tally.fold()
@@ -210,9 +198,8 @@ class Gateway:
         for sink in (self._log, self._tracer):
             if sink is not None:
                 await asyncio.to_thread(sink.close)
-        if self._billing is not None:
-            await asyncio.to_thread(self._billing.close, LAST_ROWS_S)
-        self._log = self._tracer = self._billing = None
+        await self._tenancy.stop()
+        self._log = self._tracer = None
 
     async def __aenter__(self) -> Gateway:
         await self.start()
@@ -248,7 +235,7 @@ class Gateway:
     def status(self) -> GatewayStatus:
         """Everything an operator sees, at this moment."""
         plane = self._plane
-        tenants = self._tally.tenants((one.id for one in plane.tenants), self._governance.in_flight)
+        tenants = self._tally.tenants((one.id for one in plane.tenants), self._tenancy.governance.in_flight)
         return GatewayStatus(
             ready=self.ready,
             draining=plane.draining,
@@ -328,14 +315,43 @@ class Gateway:
         """``set_draining`` for the admin port."""
         self.set_draining(url, draining)
 
+    async def govern(self, change: Change) -> None:
+        """Put ``change`` of tenants and keys into force. What runs goes on; what waits of a tenant that is gone is
+        refused."""
+        plane = self._plane
+        self._tenancy.govern(change)
+        plane.set_tenants(self._tenancy.book)
+        plane.counts = self._tenancy.counts
+
+    async def tenants_view(self) -> list[dict[str, Any]]:
+        """What each tenant holds and uses now."""
+        return [finished(one) for one in await self.tenants_told(ask_shared=True)]
+
+    async def tenants_told(self, *, ask_shared: bool) -> list[dict[str, Any]]:
+        """The same for ``gateway.tenants``, which adds up what several processes tell."""
+        return await self._tenancy.view(self._tally, ask_shared=ask_shared)
+
+    async def document_tenants(self) -> tuple[Tenant, ...]:
+        """The tenants of the document in force, keys filled in."""
+        return self._config.tenants
+
     def data_socket_copy(self) -> socket.socket:
         """The listening socket, for a process that takes over."""
         assert self._data_socket is not None
         return self._data_socket.dup()
 
-    def hand_admin_to(self, view: AdminView) -> None:
-        """The admin port tells of ``view`` from now on."""
+    @property
+    def told(self) -> Change:
+        """All that was told of tenants and keys beyond the document."""
+        return self._tenancy.told.whole()
+
+    def hand_admin_to(self, view: GovernedView) -> Desk | None:
+        """The admin port tells of ``view`` from now on, and tenants are changed there by the desk that comes back."""
         self._admin_view = view
+        desk, self._desk = self._desk, None
+        if desk is not None:
+            desk.hand_to(view)
+        return desk
 
     async def drain(self, drain_s: float) -> None:
         """As ``stop``, but the admin port stays."""
@@ -372,7 +388,10 @@ class Gateway:
                 )
             if self._log is not None:
                 self._log.reopen()
-            return self._document.problem
+            problem = self._document.problem
+        if problem is None and self._desk is not None:  # what administrators said goes before what it says now
+            await self._desk.reloaded()
+        return problem
 
     async def _take_over(self, config: GatewayConfig) -> None:
         """All that can fail comes first, so that a document is taken over whole or not at all."""
@@ -389,7 +408,7 @@ class Gateway:
                 "gateway: routing, lanes, and TLS on or off are fixed at the start",
                 hint=START_ANEW,
             )
-        book = TenantBook(config.tenants, pepper=self.pepper)
+        book = self._tenancy.book_for(config)
         known = plane.endpoints
         endpoints = [known.get(url) or self._endpoint(url) for url in config.endpoints]
         if self._tls is not None:
@@ -397,9 +416,9 @@ class Gateway:
             load(self._tls, config.tls)
         self._config = config
         plane.set_limits(config.limits, remote_media=config.remote_media)
-        plane.counts = config.counts(config.tenants)
+        self._tenancy.take_over(config, book)
         plane.set_tenants(book)
-        self._governance.set_tenants(book)
+        plane.counts = self._tenancy.counts
         plane.set_endpoints(endpoints)
         for url, endpoint in known.items():
             if url not in plane.endpoints:
@@ -410,29 +429,14 @@ class Gateway:
             self._kv_events = self._publishing(config)
             self._kv_events.start()
 
-    def _tell_capacity(self) -> None:
-        """What room there is at the engines that can be used now: this process's share of it."""
-        usable = [one for one in self._plane.endpoint_list if one.healthy and not one.draining]
-        config = self._config
-        room = room_of(
-            usable, count_blocks=config.shape is not None, workers=config.workers,
-            slots_per_engine=config.governance.slots_per_engine,
-        )  # fmt: skip
-        if room != self._room:
-            self._room = room
-            self._governance.capacity(room.blocks, room.slots)
-
     async def _tick(self) -> None:
         next_sample_s = 0.0
         while True:
             await asyncio.sleep(self._config.limits.sweep_s)
             self._plane.sweep()
-            self._governance.tick(time.monotonic())
-            self._tell_capacity()
             self._tally.fold()
-            if self._billing is not None:
-                self._billing.tick()
             now_s = time.monotonic()
+            self._tenancy.tick(now_s, self._plane.endpoint_list)
             if now_s >= next_sample_s:
                 next_sample_s = now_s + _RATE_SAMPLE_S
                 self._event_rate.sample(now_s, self._plane.stream_events)

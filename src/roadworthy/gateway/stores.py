@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
+
+from roadworthy.gateway.admin.access import bootstrap_key
+from roadworthy.gateway.admin.desk import Desk
+from roadworthy.route.govern.values import AsyncMeter
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from pathlib import Path
 
+    from roadworthy.gateway.admin.registry import Registry
     from roadworthy.gateway.billing import Ledger
-    from roadworthy.route.govern.values import AsyncMeter
     from roadworthy.route.ledger import LedgerRow
 
 
-class SharedMeter(Protocol):
-    """A meter on a store that others count in too: ``route.govern.values.AsyncMeter``, and what its leases live."""
+class SharedMeter(AsyncMeter, Protocol):
+    """A meter on a store that others count in too. ``failing`` says why it cannot be reached, "" when it can."""
 
     @property
     def ttl_s(self) -> float: ...
+    @property
+    def failing(self) -> str: ...
     async def close(self) -> None: ...
 
 
@@ -33,15 +39,25 @@ class Stores:
         tokens_of_day: prompt and output tokens of a day (``YYYY-MM-DD``, UTC) by tenant; blocks. Daily budgets go on
             with it after a start.
         meter: opens the shared meter.
-        secret: 32 random bytes by name, kept by the store; blocks.
+        registry: what administrators said of tenants and keys.
+        pepper: the secret that its keys are digested under.
+        admin_key: the first key of the admin API, out of the environment.
+        say: words for the operator.
     """
 
     ledger: Callable[[], Ledger] | None = None
     write_ledger: Callable[[Sequence[LedgerRow]], int] | None = None
     journal: Path | None = None
     tokens_of_day: Callable[[str], Mapping[str, int]] | None = None
-    meter: Callable[[], Awaitable[AsyncMeter]] | None = None
-    secret: Callable[[str], bytes] | None = None
+    meter: Callable[[], Awaitable[SharedMeter]] | None = None
+    registry: Registry | None = None
+    pepper: bytes | None = field(default=None, repr=False)
+    admin_key: str | None = field(default=None, repr=False)
+    say: Callable[[str], None] = lambda _: None
+
+    def desk(self, pepper: bytes) -> Desk:
+        """Where tenants and keys are changed. Raises SpecError for an admin key that is too short."""
+        return Desk(pepper=pepper, registry=self.registry, bootstrap=bootstrap_key(self.admin_key), say=self.say)
 
 
 NO_STORES = Stores()

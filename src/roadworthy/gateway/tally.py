@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections import deque
 from typing import TYPE_CHECKING
 
+from roadworthy.gateway.last_minute import LastMinute
 from roadworthy.gateway.status import TenantStatus
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ class Tally:
         self.requests = 0
         self.output_tokens = 0
         self.recent: deque[RequestRecord] = deque(maxlen=RECENT)
+        self.last_minute = LastMinute()
 
     def record(self, record: RequestRecord) -> None:
         """A request is over."""
@@ -129,6 +131,7 @@ class Tally:
     def _count(self, batch: list[RequestRecord]) -> None:
         by_tenant, by_engine, routed = self.by_tenant, self.by_engine, self.routed
         labels: dict[str, str] = {}
+        last_minute = self.last_minute.add
         for one in batch:
             self.output_tokens += one.output_tokens
             key = (one.tenant_id, one.operation, one.ending, one.status // 100, one.tokens_estimated)
@@ -142,6 +145,9 @@ class Tally:
             sums.request_bytes += one.request_bytes
             sums.response_bytes += one.response_bytes
             if one.attempts:
+                last_minute(
+                    one.tenant_id, one.prompt_tokens + one.output_tokens, one.ttft_s, one.started_s + one.duration_s
+                )
                 routed[one.by] = routed.get(one.by, 0) + 1
                 model = labels.get(one.model)
                 if model is None:

@@ -13,6 +13,7 @@ from roadworthy.gateway.config import GatewayConfig, not_enforced
 from roadworthy.gateway.data.limits import Limits
 from roadworthy.gateway.listen import listener, url_of
 from roadworthy.gateway.versions import version_in, version_warning
+from roadworthy.route.govern.footprint import BlockShape
 from roadworthy.spec.governance_values import GovernanceSpec
 from roadworthy.spec.values import Deployment, Endpoint, EngineSpec, GatewaySpec, ModelRef, Tenant
 
@@ -109,9 +110,12 @@ def test_an_engine_with_known_holes_is_told_and_one_that_does_not_say_is_not(
 
 
 def test_limits_that_are_not_enforced_are_named_as_the_document_calls_them() -> None:
-    assert not_enforced([Tenant(id="a", key="k", concurrency=1, requests_per_minute=5)]) == ()
-    tenants = [Tenant(id="a", key="k", tokens_per_minute=5), Tenant(id="b", key="q", kv_quota_bytes=1)]
-    assert not_enforced(tenants) == ("tpm", "kv_quota")
+    config = GatewayConfig(endpoints=("http://a:1",), tenants=(LIMITED,))
+    assert not_enforced(config) == ()
+    quota = replace(config, tenants=(LIMITED, Tenant(id="b", key="q", kv_quota_bytes=1)))
+    (told,) = not_enforced(quota)
+    assert told.startswith("tenants[].kv_quota")
+    assert not_enforced(replace(quota, shape=BlockShape(block_bytes=1024))) == ()
 
 
 def test_a_taken_port_is_named_with_the_command_that_finds_its_owner() -> None:

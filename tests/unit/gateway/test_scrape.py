@@ -73,7 +73,7 @@ def test_a_pool_that_is_not_told_is_unknown(blocks: bytes) -> None:
 
 def test_without_prefix_caching_a_pool_holds_nothing_to_find_again() -> None:
     page = b'vllm:cache_config_info{block_size="16",enable_prefix_caching="False",num_gpu_blocks="101"} 1.0\n'
-    assert read_metrics(page) == Scrape(block_tokens=16, kv_tokens=0)
+    assert read_metrics(page) == Scrape(block_tokens=16, kv_tokens=0, kv_blocks=100)
 
 
 def test_a_usage_above_one_is_one() -> None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from roadworthy.core.errors import RoadworthyError
 from roadworthy.gateway.service import Gateway
+from roadworthy.gateway.stores import NO_STORES, Stores
+from roadworthy.gateway.told import from_json
 from roadworthy.gateway.workers.link import Link
 
 if TYPE_CHECKING:
@@ -22,10 +24,17 @@ class Worker:
 
     Args:
         configure: from the text of a document to this worker's configuration; raises RoadworthyError.
+        stores: how this process reaches what a configuration names.
     """
 
-    def __init__(self, index: str, data_socket: socket.socket, configure: Callable[[str], GatewayConfig]) -> None:
-        self._index, self._socket, self._configure = index, data_socket, configure
+    def __init__(
+        self,
+        index: str,
+        data_socket: socket.socket,
+        configure: Callable[[str], GatewayConfig],
+        stores: Callable[[GatewayConfig], Stores] = lambda _: NO_STORES,
+    ) -> None:
+        self._index, self._socket, self._configure, self._stores = index, data_socket, configure, stores
         self._text = ""
         self._gateway: Gateway | None = None
         self._over = asyncio.Event()
@@ -59,7 +68,10 @@ class Worker:
             worker=self._index,
             admin=False,
             pepper=bytes.fromhex(message["pepper"]),
+            stores=self._stores(config),
         )
+        if told := from_json(message["told"]):
+            await self._gateway.govern(told)
         for url in message["draining"]:
             if url in config.endpoints:
                 self._gateway.set_draining(url, True)
@@ -82,6 +94,13 @@ class Worker:
 
     async def _on_status(self, _: dict[str, Any]) -> Any:
         return asdict(self._running.status())
+
+    async def _on_govern(self, message: dict[str, Any]) -> Any:
+        await self._running.govern(from_json(message["change"]))
+        return {}
+
+    async def _on_tenants(self, message: dict[str, Any]) -> Any:
+        return await self._running.tenants_told(ask_shared=message["ask_shared"])
 
     async def _on_requests(self, _: dict[str, Any]) -> Any:
         return await self._running.requests_view()

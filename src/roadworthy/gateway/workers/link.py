@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Awaitable, Callable
 
-LONGEST_LINE_BYTES = 64 * 2**20
-"""Documents and metrics of many tenants travel in a line."""
+LONGEST_LINE_BYTES = 256 * 2**20
+"""Documents, metrics of many tenants and a hundred thousand keys travel in a line."""
 
 
 class LinkClosedError(Exception):

@@ -6,6 +6,8 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Any
 
+from roadworthy.gateway.told import from_json
+
 if TYPE_CHECKING:
     from roadworthy.gateway.service import Gateway
 
@@ -25,12 +27,16 @@ class LocalWorker:
         gateway = self._gateway
         if what == "status":
             return await gateway.status_view()
+        if what == "tenants":
+            return await gateway.tenants_told(ask_shared=more["ask_shared"])
         if what == "requests":
             return await gateway.requests_view()
         if what == "metrics":
             return (await gateway.metrics_text(worker="before")).decode()
         if what == "cut":
             gateway.cut()
+        elif what == "govern":
+            await gateway.govern(from_json(more["change"]))
         elif what == "retire":
             await gateway.retire()
             self.ended.set()

@@ -13,7 +13,7 @@ from roadworthy.core.errors import RoadworthyError
 from roadworthy.gateway.workers.link import Link, LinkClosedError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 START_S = 60.0
 """How long a worker may take until it serves."""
@@ -58,11 +58,11 @@ class WorkerProcess:
         assert self._process is not None
         return self._process.wait()
 
-    async def start(self, text: str, draining: Sequence[str], pepper: bytes) -> None:
+    async def start(self, text: str, draining: Sequence[str], pepper: bytes, told: Mapping[str, Any]) -> None:
         """Return once it serves the document in ``text``. Raises WorkerError when it does not come to that.
 
         ``pepper`` is that of all workers: ids and salts of one must be those of the others, whatever documents came
-        and went.
+        and went. ``told`` is what it has to know of tenants and keys beyond the document (``gateway.told``).
         """
         ours, its = socket.socketpair()
         with its:
@@ -79,7 +79,9 @@ class WorkerProcess:
         await self._link.open(ours)
         try:
             async with asyncio.timeout(START_S):
-                answer = await self._link.ask("start", text=text, draining=list(draining), pepper=pepper.hex())
+                answer = await self._link.ask(
+                    "start", text=text, draining=list(draining), pepper=pepper.hex(), told=told
+                )
         except (LinkClosedError, TimeoutError) as error:
             await self.kill()
             raise WorkerError(f"worker {self.index} did not start, exit code {self.exit_code}") from error

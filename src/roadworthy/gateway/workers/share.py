@@ -11,9 +11,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from roadworthy.gateway.config import GatewayConfig
+    from roadworthy.route.keys import Change
     from roadworthy.spec.values import Tenant
 
-DIVIDED = {"concurrency": "concurrency", "requests_per_minute": "rpm"}
+DIVIDED = {
+    "concurrency": "concurrency",
+    "requests_per_minute": "rpm",
+    "tokens_per_minute": "tpm",
+    "daily_tokens": "daily_tokens",
+    "kv_quota_bytes": "kv_quota",
+}
 """Fields of a tenant that are counted in the worker, with their keys in the document."""
 
 
@@ -23,31 +30,51 @@ def divided(config: GatewayConfig, index: int) -> GatewayConfig:
     Raises:
         SpecError: a limit below the number of workers, which would leave some with nothing.
     """
-    workers = config.workers
-    if workers == 1:
+    if not _divides(config):
         return config
-    problems = tuple(_problems(config.tenants, workers))
+    problems = tuple(
+        problem for at, one in enumerate(config.tenants) for problem in _problems(one, f"tenants[{at}]", config.workers)
+    )
     if problems:
         raise SpecError("tenants: limits that cannot be divided among the workers", problems=problems)
-    return replace(config, tenants=tuple(_share(one, workers, index) for one in config.tenants))
+    return replace(config, tenants=tuple(_share(one, config.workers, index) for one in config.tenants))
+
+
+def divided_change(change: Change, config: GatewayConfig, index: int) -> Change:
+    """What worker ``index`` is told of ``change``. Raises SpecError as ``divided`` does."""
+    if not _divides(config) or not change.tenants:
+        return change
+    problems = tuple(
+        problem for one in change.tenants for problem in _problems(one, f"tenant {one.id}", config.workers)
+    )
+    if problems:
+        raise SpecError(
+            f"{problems[0].path}: {problems[0].seen} cannot be divided among the workers, wanted {problems[0].wanted}",
+            hint=problems[0].hint,
+        )
+    return replace(change, tenants=tuple(_share(one, config.workers, index) for one in change.tenants))
 
 
 def are_divided(config: GatewayConfig) -> bool:
     """Whether some tenant's limit is divided, which an operator should hear of."""
-    return config.workers > 1 and any(getattr(one, name) is not None for one in config.tenants for name in DIVIDED)
+    return _divides(config) and any(getattr(one, name) is not None for one in config.tenants for name in DIVIDED)
 
 
-def _problems(tenants: Iterable[Tenant], workers: int) -> Iterable[Problem]:
-    for index, tenant in enumerate(tenants):
-        for name, key in DIVIDED.items():
-            limit = getattr(tenant, name)
-            if limit is not None and limit < workers:
-                yield Problem(
-                    path=f"tenants[{index}].{key}",
-                    seen=str(limit),
-                    wanted=f"at least {workers}, one for each worker",
-                    hint=f"each worker counts by itself and gets its share: raise {key}, or run fewer workers",
-                )
+def _divides(config: GatewayConfig) -> bool:
+    return config.workers > 1 and config.meter_url is None
+
+
+def _problems(tenant: Tenant, path: str, workers: int) -> Iterable[Problem]:
+    for name, key in DIVIDED.items():
+        limit = getattr(tenant, name)
+        if limit is not None and limit < workers:
+            yield Problem(
+                path=f"{path}.{key}",
+                seen=str(limit),
+                wanted=f"at least {workers}, one for each worker",
+                hint=f"each worker counts by itself and gets its share: raise {key}, run fewer workers, or name a "
+                "gateway.state_url or gateway.shared_url that they count in together",
+            )
 
 
 def _share(tenant: Tenant, workers: int, index: int) -> Tenant:
