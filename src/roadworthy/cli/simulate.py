@@ -3,92 +3,48 @@
 from __future__ import annotations
 
 import os
-import sys
-import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from roadworthy.cli.simulate_run import Asked, JudgedRun, judged_runs, simulate_planned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from roadworthy.advise.gates import Verdict
-    from roadworthy.advise.verdict import SlaReport
-    from roadworthy.bench.sections import RunSection
     from roadworthy.cli.wiring import Planned
-    from roadworthy.route.settings import RoutingSettings
-    from roadworthy.simulate.compare import PolicyResult
-    from roadworthy.simulate.run import SimulatedRun
+
+__all__ = ["JudgedRun", "command", "simulate_planned"]
 
 DEFAULT_REQUESTS = 1100
 """Enough for a verdict on a 99th percentile though some sessions end early at the context limit."""
 
-PROGRESS_EVERY = 500
 _COLOURS = {"met": "green", "missed": "red", "undecided": "yellow"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedRun:
-    """A simulated run and what it says of the SLA. ``cpu_s`` is the CPU time the simulation itself took; ``policies``
-    the same load under every routing policy, empty when that was not asked."""
+class _WithPairs(click.Command):
+    """Lets ``--what-if`` be followed by several KEY=VALUE without quotes around them."""
 
-    planned: Planned
-    seed: int
-    run: SimulatedRun
-    report: SlaReport
-    cpu_s: float
-    routing: RoutingSettings
-    policies: tuple[PolicyResult, ...] = ()
-
-    @property
-    def requests_per_cpu_s(self) -> float:
-        return len(self.run.records) / self.cpu_s if self.cpu_s > 0 else 0.0
-
-    def section(self, title: str) -> RunSection:
-        """This run as part of a report."""
-        from roadworthy.bench.sections import RunSection
-
-        return RunSection(
-            title=title,
-            report=self.report,
-            records=self.run.records,
-            facts=self._facts(),
-            notes=self._notes(),
-            simulated=True,
-        )
-
-    def _facts(self) -> tuple[tuple[str, str], ...]:
-        best, deployment = self.planned.best(), self.planned.deployment
-        return (
-            ("model", deployment.model.served_name),
-            ("layout", best.layout.label),
-            ("engines", str(len(self.run.engines))),
-            ("rate", f"{deployment.workload.rate_per_s:g}/s"),
-            ("seed", str(self.seed)),
-            ("utilisation", f"{self.run.utilisation_ratio:.0%}"),
-            ("routing", f"{self.routing.policy}, {self.run.cached_ratio:.0%} of prompt tokens from the prefix cache"),
-        )
-
-    def _notes(self) -> tuple[str, ...]:
-        preemptions = sum(engine.preemptions for engine in self.run.engines)
-        predicted = self.planned.best().predicted
-        source = f" Step times: {predicted.source}, error {predicted.error_band:.0%}." if predicted is not None else ""
-        notes: tuple[str, ...] = (
-            f"Virtual time: every number comes from a model of the engine, none was measured.{source}",
-            f"{len(self.run.engines)} engine(s), pipeline {self.run.utilisation_ratio:.0%} busy, {preemptions:,} "
-            f"preemptions; simulated at {self.requests_per_cpu_s:,.0f} requests per CPU second.",
-            f"Routing {self.routing.policy}: {self.run.cached_ratio:.0%} of prompt tokens came from the prefix cache.",
-        )
-        if self.planned.best().layout.pp > 1:
-            notes += (
-                "vLLM does not balance the batches of a pipeline: the largest one sets the pace of all, so decoding is "
-                "slower than with even batches and the pipeline idles while requests wait.",
-            )
-        return notes
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, joined_pairs(args))
 
 
-@click.command()
+def joined_pairs(arguments: Sequence[str]) -> list[str]:
+    """``--what-if a=1 b=2`` as ``--what-if "a=1 b=2"``."""
+    joined: list[str] = []
+    following = False  # whether the last one in ``joined`` is the value of --what-if
+    for at, argument in enumerate(arguments):
+        if following and "=" in argument and not argument.startswith("-"):
+            joined[-1] += f" {argument}"
+            continue
+        joined.append(argument)
+        following = argument.startswith("--what-if=") or (at > 0 and arguments[at - 1] == "--what-if")
+    return joined
+
+
+@click.command(cls=_WithPairs)
 @click.argument("spec", metavar="SPEC")
 @click.option(
     "--requests",
@@ -99,151 +55,133 @@ class JudgedRun:
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Same seed, same run.")
 @click.option(
+    "--seeds",
+    type=click.IntRange(min=1, max=1000),
+    default=1,
+    show_default=True,
+    help="Run so many times, with this seed and the following ones; the report is of all together.",
+)
+@click.option(
+    "--what-if",
+    "what_if",
+    multiple=True,
+    metavar="KEY=VALUE …",
+    help="Run a variant beside it, with keys of the document changed: `workload.rate=x2`, `tenants.legal.weight=3`, "
+    "`traffic.legal=x2`, `outage=0@10min+5min`. Give it again for another variant.",
+)
+@click.option("--jobs", type=click.IntRange(min=1), help="Processes at most.  [default: as many as there are cores]")
+@click.option("--ungoverned", is_flag=True, help="Leave quotas, queueing and rules out: everybody may go at once.")
+@click.option(
     "--compare-routing",
     is_flag=True,
     help="Run the same load under every routing policy, round robin among them; takes that many times as long.",
 )
+@click.option(
+    "--html",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Also write a report with plots, one file that opens offline.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def command(spec: str, requests: int, seed: int, compare_routing: bool, as_json: bool) -> int:
+def command(
+    spec: str, requests: int, seed: int, seeds: int, what_if: tuple[str, ...], jobs: int | None, ungoverned: bool,
+    compare_routing: bool, html: Path | None, as_json: bool,
+) -> int:  # fmt: skip
     """Run the same deployment in virtual time: hours of traffic in seconds.
 
-    The engines are twins of the layout that `plan` puts first, the routing is the gateway's, the load is the
-    document's workload. Exit code 0: every objective met; 1: one missed, too few requests to tell, or no layout fits;
-    2: wrong input.
+    The engines are twins of the layout that `plan` puts first, routing and governance are the gateway's, the load is
+    the document's workload. Exit code 0: every objective met; 1: one missed, too few requests to tell, or no layout
+    fits; 2: wrong input. Variants are shown and not judged.
     """
     from roadworthy.cli.plan_progress import PlanProgress
     from roadworthy.cli.wiring import load_best
+    from roadworthy.simulate.what_if import parse_variant
 
+    if html is not None:
+        from roadworthy.adapters.report_files import require_writable
+
+        require_writable(html)
+    variants = [parse_variant(text) for text in what_if]
+    source = _Source(spec, keep=bool(variants))
     with PlanProgress() as progress:
-        planned = load_best(spec, progress=progress)
-    judged = simulate_planned(planned, requests=requests, seed=seed, compare_routing=compare_routing)
+        base = load_best(spec, progress=progress, text=source.text)
+        runs = [(base, Asked(requests=requests, seed=seed, seeds=seeds, jobs=jobs, governed=not ungoverned))]
+        for variant in variants:
+            planned = source.variant(variant, base, progress)
+            asked = Asked(
+                requests=requests, seed=seed, seeds=seeds, jobs=jobs, governed=not ungoverned, variant=variant
+            )
+            runs.append((planned, asked))
+    if compare_routing:
+        first = simulate_planned(base, requests=requests, seed=seed, compare_routing=True, governed=not ungoverned)
+        judged, *others = [first, *judged_runs(runs[1:])] if variants else [first]
+    else:
+        judged, *others = judged_runs(runs)
     if as_json:
         from roadworthy.cli.output import print_json
+        from roadworthy.cli.simulate_json import simulate_document
 
-        print_json(simulate_document(judged))
+        print_json(simulate_document(judged, others))
     else:
-        _print_report(judged)
+        _print_report(judged, others)
+    if html is not None:
+        _write_page(judged, html)
     return judged.report.exit_code
 
 
-def simulate_planned(planned: Planned, *, requests: int, seed: int, compare_routing: bool = False) -> JudgedRun:
-    """Simulate ``requests`` requests of the document's workload on the best layout, and judge them.
+class _Source:
+    """The document's text, kept where variants are to be made of it: standard input can be read once."""
 
-    Args:
-        compare_routing: simulate the same load under every other routing policy too.
+    def __init__(self, spec: str, *, keep: bool) -> None:
+        from roadworthy.adapters.documents import read_document
 
-    Raises:
-        Infeasible: no layout fits.
-        Unsupported: the plan has no timing for this model and hardware.
-    """
-    from roadworthy.advise.arrivals import Arrivals
-    from roadworthy.advise.deploy import twin_configs
-    from roadworthy.advise.verdict import judge
-    from roadworthy.simulate.compare import compare_policies
-    from roadworthy.simulate.run import routing_of, simulate
+        self._spec = spec
+        self.text = read_document(spec) if keep else None
 
-    deployment = planned.deployment
-    configs = twin_configs(deployment, planned.plan)
-    routing = routing_of(deployment, len(configs))
-    priorities = {tenant.id: tenant.priority for tenant in deployment.tenants}
+    def variant(self, variant: Any, base: Planned, progress: Any) -> Planned:
+        """The document with the changes of ``variant``, on the layout of ``base`` where the hardware stays as it is."""
+        from dataclasses import replace
 
-    def arrivals() -> Arrivals:
-        return Arrivals(
-            deployment.workload,
-            seed=seed,
-            requests=requests,
-            tenants=deployment.tenants,
-            max_context_tokens=configs[0].max_model_len,
-        )
+        import yaml
 
-    progress = _Progress(requests)
-    started_s = time.process_time()
-    run = simulate(configs, arrivals(), routing=routing, priorities=priorities, progress=progress)
-    cpu_s = time.process_time() - started_s
-    policies: tuple[PolicyResult, ...] = ()
-    if compare_routing:
-        policies = compare_policies(configs, arrivals, routing=routing, priorities=priorities, progress=progress)
-    progress.clear()
-    report = judge(run.records, deployment.sla, asked_rate_per_s=deployment.workload.rate_per_s)
-    return JudgedRun(
-        planned=planned, seed=seed, run=run, report=report, cpu_s=cpu_s, routing=routing, policies=policies
-    )
+        from roadworthy.adapters.documents import parse_document
+        from roadworthy.cli.wiring import load_best
+        from roadworthy.simulate.what_if import changed
+
+        if not variant.changes:
+            return base
+        assert self.text is not None  # it is kept where there are variants
+        tree = changed(yaml.safe_load(self.text), variant, yaml.safe_load)
+        text = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True)
+        if variant.replans:
+            return load_best(self._spec, progress=progress, text=text)
+        return replace(base, deployment=parse_document(text, self._spec))
 
 
-def simulate_document(judged: JudgedRun) -> dict[str, object]:
-    """What ``--json`` prints: the keys of ``bench``, and what only a simulation knows."""
-    from roadworthy.cli.output import plain
-
-    routing: dict[str, object] = {
-        "policy": judged.routing.policy,
-        "cached_ratio": judged.run.cached_ratio,
-        "chosen_by": dict(judged.run.chosen_by),
-    }
-    if judged.policies:
-        routing["policies"] = plain(judged.policies)
-    report = plain(judged.report)
-    assert isinstance(report, dict)  # a dataclass becomes an object
-    verdict, reason = report.pop("verdict"), report.pop("reason")
-    best, deployment = judged.planned.best(), judged.planned.deployment
-    return {
-        "verdict": verdict,
-        "reason": reason,
-        "simulated": True,
-        "model": deployment.model.served_name,
-        "layout": best.layout.label,
-        "engines": len(judged.run.engines),
-        "seed": judged.seed,
-        **report,
-        "utilisation_ratio": judged.run.utilisation_ratio,
-        "preemptions": sum(engine.preemptions for engine in judged.run.engines),
-        "routing": routing,
-        "requests_per_cpu_s": judged.requests_per_cpu_s,
-    }
-
-
-def _print_report(judged: JudgedRun) -> None:
+def _print_report(judged: JudgedRun, variants: Sequence[JudgedRun]) -> None:
     from roadworthy.bench.report_text import render_text
+    from roadworthy.cli import simulate_text as text
 
-    def paint(verdict: Verdict, text: str) -> str:
-        return text if os.environ.get("NO_COLOR") else click.style(text, fg=_COLOURS[verdict], bold=True)
+    def paint(verdict: Verdict, words: str) -> str:
+        return words if os.environ.get("NO_COLOR") else click.style(words, fg=_COLOURS[verdict], bold=True)
 
     title = f"{judged.planned.deployment.name} in virtual time"
     click.echo(render_text(judged.section(title), paint=paint), nl=False)
-    for line in policy_lines(judged.policies):
-        click.echo(line)
+    for lines in (
+        text.standing_lines(judged),
+        text.seed_lines(judged),
+        text.what_if_lines(judged, variants),
+        text.policy_lines(judged.policies),
+    ):
+        for line in lines:
+            click.echo(line)
 
 
-def policy_lines(policies: Sequence[PolicyResult]) -> tuple[str, ...]:
-    """One line for each policy, under a heading; nothing for none."""
-    from roadworthy.core.units import format_duration
+def _write_page(judged: JudgedRun, path: Path) -> None:
+    from roadworthy import __version__
+    from roadworthy.adapters.files import write_atomically
+    from roadworthy.bench.report_html import render_html
 
-    def time_of(value_s: float | None) -> str:
-        return "-" if value_s is None else format_duration(value_s)
-
-    if not policies:
-        return ()
-    return (
-        "",
-        f"{'routing':<13}{'cached':>7}{'TTFT P50':>11}{'TTFT P99':>11}{'busy':>6}{'busiest engine':>16}{'failed':>8}",
-        *(
-            f"{one.policy:<13}{one.cached_ratio:>7.0%}{time_of(one.ttft_p50_s):>11}{time_of(one.ttft_p99_s):>11}"
-            f"{one.utilisation_ratio:>6.0%}{one.busiest_ratio:>9.2f} x mean{one.failed:>8}"
-            for one in policies
-        ),
-    )
-
-
-class _Progress:
-    """A line on stderr that counts, on a terminal only, and leaves nothing behind."""
-
-    def __init__(self, requests: int) -> None:
-        self._requests = requests
-        self._shown = sys.stderr.isatty()
-
-    def __call__(self, ended: int) -> None:
-        if self._shown and ended % PROGRESS_EVERY == 0:
-            click.echo(f"\rsimulated {ended:,} of {self._requests:,} requests", err=True, nl=False)
-
-    def clear(self) -> None:
-        if self._shown:
-            click.echo("\r\x1b[K", err=True, nl=False)
+    title = f"{judged.planned.deployment.name} in virtual time"
+    write_atomically(path, render_html(title, (judged.section("Virtual time"),), generator=f"roadworthy {__version__}"))
+    click.echo(f"wrote {path}", err=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from roadworthy.adapters.documents import document_folder, load_document
+from roadworthy.adapters.documents import document_folder, load_document, parse_document
 from roadworthy.adapters.model_files import resolve_model
 from roadworthy.catalog.gpus import Gpu, gpu_by_name
 from roadworthy.core.errors import Infeasible
@@ -43,9 +43,12 @@ class Planned:
         return best
 
 
-def load_planned(spec: str) -> Planned:
-    """Read, check and plan the document at ``spec`` (a path, or ``-`` for standard input), without simulation."""
-    deployment = load_document(spec)
+def load_planned(spec: str, *, text: str | None = None) -> Planned:
+    """Read, check and plan the document at ``spec`` (a path, or ``-`` for standard input), without simulation.
+
+    ``text`` is taken instead of what is there, when somebody has read it, and perhaps changed it, before.
+    """
+    deployment = load_document(spec) if text is None else parse_document(text, spec)
     model = resolve_model(deployment.model, base=document_folder(spec))
     gpu = gpu_by_name(deployment.cluster.gpu)
     return Planned(deployment=deployment, model=model, gpu=gpu, plan=make_plan(deployment, model, gpu))
@@ -60,13 +63,13 @@ def with_queueing(planned: Planned, *, progress: Progress | None = None) -> Plan
     return replace(planned, queueing=queueing, plan=reranked(planned.plan, queueing, planned.deployment.sla))
 
 
-def load_best(spec: str, *, progress: Progress | None = None) -> Planned:
+def load_best(spec: str, *, progress: Progress | None = None, text: str | None = None) -> Planned:
     """The document planned as `plan` does by default, so that every command runs the layout that `plan` puts first.
 
     Nothing is simulated where there is one layout to choose from.
     """
     from roadworthy.advise.ranking import distinct
 
-    planned = load_planned(spec)
+    planned = load_planned(spec, text=text)
     fitting = [judged for judged in planned.plan.layouts if judged.feasible is not False]
     return with_queueing(planned, progress=progress) if len(distinct(fitting)) > 1 else planned

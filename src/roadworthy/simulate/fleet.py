@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from roadworthy.twin.config import TwinConfig
     from roadworthy.twin.requests import EngineStats, Output, TwinRequest
+    from roadworthy.twin.times import GapHistogram
 
 
 class SimulatedEngine:
@@ -25,7 +26,9 @@ class SimulatedEngine:
 
     __slots__ = (
         "_before",
+        "_gaps_before",
         "at",
+        "clock_s",
         "config",
         "draining",
         "healthy",
@@ -46,11 +49,13 @@ class SimulatedEngine:
         self.healthy, self.draining = True, False
         self.last_dispatch = 0
         self._before: list[EngineStats] = []
+        self._gaps_before: list[GapHistogram] = []
         self._start()
 
     def restart(self) -> None:
         """A new process: it holds nothing and knows nothing."""
         self._before.append(self.twin.stats())
+        self._gaps_before.append(self.twin.gaps)
         self._start()
 
     def stats(self) -> EngineStats:
@@ -60,16 +65,34 @@ class SimulatedEngine:
             now = added(now, before)
         return now
 
+    def gaps(self) -> list[GapHistogram]:
+        """Gaps between tokens, of each of its processes."""
+        return [*self._gaps_before, self.twin.gaps]
+
     def _start(self) -> None:
         self.twin = Engine(self.config)
+        self.clock_s = -math.inf
         self.in_flight = self.waiting = 0
         self.kv_usage_ratio = 0.0
 
-    def scrape(self) -> None:
-        """What `/metrics` would say now."""
-        stats = self.twin.stats()
-        self.waiting = stats.waiting
-        self.kv_usage_ratio = stats.kv_usage_ratio
+    def scrape(self, now_s: float) -> None:
+        """What `/metrics` would say now; nothing may be due before."""
+        self.move_clock(now_s)
+        twin = self.twin
+        self.waiting = twin.waiting
+        self.kv_usage_ratio = twin.kv_usage_ratio
+
+    def progress(self, request_id: str, now_s: float) -> tuple[float | None, int]:
+        """When the first token of a request came, and how many have come by now; nothing may be due before."""
+        self.move_clock(now_s)
+        return self.twin.progress(request_id)
+
+    def move_clock(self, now_s: float) -> None:
+        """Let the time before ``now_s`` pass, in which nothing is due; what is due at ``now_s`` itself stays due."""
+        before_s = math.nextafter(now_s, -math.inf)
+        if before_s > self.clock_s:
+            self.clock_s = before_s
+            self.twin.advance(before_s)
 
 
 class Fleet:
@@ -90,6 +113,7 @@ class Fleet:
     def add(self, engine: SimulatedEngine, request: TwinRequest, now_s: float) -> None:
         """Give ``request`` to ``engine``; raises Refused when its queue is full."""
         engine.twin.add(request, now_s)
+        engine.clock_s = now_s
         self._reschedule(engine)
 
     def run(self, until_s: float) -> tuple[SimulatedEngine, tuple[Output, ...]] | None:
@@ -106,17 +130,19 @@ class Fleet:
             heappop(due)
             engine = engines[at]
             other_s = due[0][0] if due else math.inf
-            outputs = engine.twin.advance(min(until_s, other_s), stop_at_output=True)
+            to_s = min(until_s, other_s)
+            outputs = engine.twin.advance(to_s, stop_at_output=True)
+            engine.clock_s = outputs[-1].at_s if outputs else to_s
             self._reschedule(engine)
             if outputs:
                 return engine, outputs
         return None
 
-    def scrape(self) -> None:
+    def scrape(self, now_s: float) -> None:
         """Look at every engine that is up."""
         for engine in self.engines:
             if engine.healthy:
-                engine.scrape()
+                engine.scrape(now_s)
 
     def lose(self, engine: SimulatedEngine) -> None:
         """The engine dies with all it has; ``find_again`` brings it back, empty."""

@@ -36,6 +36,9 @@ class Flight:
 class Gate(Protocol):
     """What stands before the engines: who may go now, who waits, who is turned away."""
 
+    judges_gaps: bool
+    """Whether ``leave`` wants to be told the 99th percentile of the gaps between tokens."""
+
     @property
     def waiting(self) -> int:
         """Flights that wait."""
@@ -43,8 +46,18 @@ class Gate(Protocol):
     def arrive(self, flight: Flight, now_s: float) -> bool:
         """Whether ``flight`` may go now; False: it waits until ``ready`` names it. Raises Refused."""
 
-    def leave(self, flight: Flight, ending: Ending, now_s: float, *, output_tokens: int, cached_tokens: int) -> None:
-        """``flight``, which went, is over."""
+    def leave(
+        self,
+        flight: Flight,
+        ending: Ending,
+        now_s: float,
+        *,
+        output_tokens: int,
+        cached_tokens: int = 0,
+        ttft_s: float | None = None,
+        itl_p99_s: float | None = None,
+    ) -> None:
+        """``flight``, which went, is over. Those that it makes room for are in ``ready``."""
 
     def ready(self, now_s: float) -> Sequence[Flight]:
         """Those that waited and may go now."""
@@ -60,6 +73,7 @@ class OpenGate:
     """Everybody may go at once, with a tenant's priority towards the engine."""
 
     waiting = 0
+    judges_gaps = False
 
     def __init__(self, priorities: dict[str, int]) -> None:
         self._priorities = priorities
@@ -69,7 +83,15 @@ class OpenGate:
         return True
 
     def leave(
-        self, flight: Flight, ending: Ending, now_s: float, *, output_tokens: int, cached_tokens: int
+        self,
+        flight: Flight,
+        ending: Ending,
+        now_s: float,
+        *,
+        output_tokens: int,
+        cached_tokens: int = 0,
+        ttft_s: float | None = None,
+        itl_p99_s: float | None = None,
     ) -> None: ...
 
     def ready(self, now_s: float) -> Sequence[Flight]:  # noqa: ARG002

@@ -2,43 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import merge
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from roadworthy.advise.arrivals import PlannedRequest
-    from roadworthy.simulate.timetable import Schedule
-
-SESSIONS_EACH = 10**9
-"""Sessions of the schedule at place ``n`` of a mix are numbered from ``n`` times this."""
+    from roadworthy.advise.arrivals import PlannedRequest, Schedule
 
 
 class Mix:
-    """Several schedules at once, each with tenants and lengths of its own.
+    """Loads of several tenants at once, each a schedule of its own."""
 
-    The schedule at place ``n`` must number its sessions from ``first_session(n)`` on.
-    """
-
-    def __init__(self, schedules: Sequence[Schedule]) -> None:
-        self._schedules = tuple(schedules)
+    def __init__(self, by_tenant: Mapping[str, Schedule]) -> None:
+        self._by_tenant = dict(by_tenant)
 
     @property
     def has_sessions(self) -> bool:
-        return any(schedule.has_sessions for schedule in self._schedules)
+        return any(schedule.has_sessions for schedule in self._by_tenant.values())
+
+    @property
+    def asked_rate_per_s(self) -> float | None:
+        """All of them together; None when one has no rate."""
+        rates = [schedule.asked_rate_per_s for schedule in self._by_tenant.values()]
+        known = [rate for rate in rates if rate is not None]
+        return sum(known) if len(known) == len(rates) else None
 
     def first_turns(self) -> Iterator[PlannedRequest]:
-        return merge(*(schedule.first_turns() for schedule in self._schedules), key=lambda planned: planned.t_sched_s)
+        return merge(
+            *(_as(tenant, schedule) for tenant, schedule in self._by_tenant.items()),
+            key=lambda planned: planned.t_sched_s,
+        )
 
     def follow_up(self, request: PlannedRequest, *, finished_s: float, output_tokens: int) -> PlannedRequest | None:
-        schedule = self._schedules[request.session // SESSIONS_EACH]
+        schedule = self._by_tenant[request.tenant]
         return schedule.follow_up(request, finished_s=finished_s, output_tokens=output_tokens)
 
+    def after_failure(self, request: PlannedRequest, *, finished_s: float) -> PlannedRequest | None:
+        return self._by_tenant[request.tenant].after_failure(request, finished_s=finished_s)
 
-def first_session(place: int) -> int:
-    """The first session of the schedule at ``place`` of a mix."""
-    return place * SESSIONS_EACH
+
+def _as(tenant: str, schedule: Schedule) -> Iterator[PlannedRequest]:
+    return (replace(planned, tenant=tenant) for planned in schedule.first_turns())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +78,18 @@ class Phased:
     @property
     def has_sessions(self) -> bool:
         return self._schedule.has_sessions
+
+    @property
+    def asked_rate_per_s(self) -> float | None:
+        """The mean over a cycle of phases."""
+        rate_per_s = self._schedule.asked_rate_per_s
+        if rate_per_s is None:
+            return None
+        lasts_s = sum(phase.lasts_s for phase in self._phases)
+        return rate_per_s * sum(phase.factor * phase.lasts_s for phase in self._phases) / lasts_s
+
+    def after_failure(self, request: PlannedRequest, *, finished_s: float) -> PlannedRequest | None:
+        return self._schedule.after_failure(request, finished_s=finished_s)
 
     def first_turns(self) -> Iterator[PlannedRequest]:
         bounds = self._bounds()

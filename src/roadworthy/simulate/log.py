@@ -1,8 +1,8 @@
 """Every request of a run, in columns: a million of them take some 80 MB, a million records six times as much.
 
 ``records`` makes of it what `bench` measures too. Names (tenants, engines, errors) are kept once, and columns hold
-their numbers. Gaps between tokens are counted as they come (``gaps``) and kept request by request only for a run that
-asks for it.
+their numbers. Gaps between tokens are counted (``gaps``, by the engines) and kept request by request only for a run
+that asks for it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from array import array
 from typing import TYPE_CHECKING
 
 from roadworthy.core.records import RequestRecord
-from roadworthy.simulate.gaps import GapCounts
+from roadworthy.twin.times import GapHistogram
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,7 +52,7 @@ class RunLog:
         self.tenants = Names()
         self.errors = Names(("",))
         self.engines = Names()
-        self.gaps = GapCounts()
+        self.gaps = GapHistogram()
         self.gaps_of: list[tuple[float, ...]] | None = [] if keep_gaps else None
         self.t_sched_s, self.t_first_s, self.t_last_s = array("d"), array("d"), array("d")
         self.waited_s = array("f")
@@ -189,6 +189,6 @@ class RunLog:
         ):
             numbers = [*(names.number(word) for word in theirs.words), -1]  # the last is found by -1: nowhere
             column.extend([numbers[number] for number in more])
-        self.gaps.add(other.gaps)
+        self.gaps.merge(other.gaps)
         if self.gaps_of is not None:
             self.gaps_of.extend(other.gaps_of if other.gaps_of is not None else [()] * len(other))

@@ -24,22 +24,28 @@ from roadworthy.route.state import RoutingState
 from roadworthy.route.values import ChosenBy, Decision, EndpointView, RouteRequest
 from roadworthy.simulate.fleet import Fleet, SimulatedEngine, engine_name
 from roadworthy.simulate.flight import Flight, Gate, OpenGate
+from roadworthy.simulate.gaps import weighted_percentile_s
 from roadworthy.simulate.log import RunLog
 from roadworthy.simulate.prompts import BYTES_PER_TOKEN, prompt_keys
 from roadworthy.simulate.timetable import Timetable
 from roadworthy.twin.requests import TwinRequest
 
 if TYPE_CHECKING:
-    from roadworthy.advise.arrivals import PlannedRequest
+    from roadworthy.advise.arrivals import PlannedRequest, Schedule
     from roadworthy.core.records import RequestRecord
     from roadworthy.simulate.outages import Outage
-    from roadworthy.simulate.timetable import Schedule
     from roadworthy.spec.values import Deployment
     from roadworthy.twin.config import TwinConfig
     from roadworthy.twin.requests import EngineStats, Finished
 
 TICK_S = 0.25
 """How often a queue is looked at though nothing has ended: for deadlines, and for who has aged into another class."""
+
+CHARGE_EVERY_TICKS = 4
+"""While something waits, so often fairness is told how far running answers have come."""
+
+GAPS_JUDGED = 20
+"""Gaps between tokens below which a request's own P99 says nothing (facts: ops, section 7)."""
 
 
 class Pick(Protocol):
@@ -141,7 +147,7 @@ class _Run:
         self._chosen_by: Counter[ChosenBy] = Counter()
         self._salts: dict[str, int] = {}
         self._under_way: dict[str, Flight] = {}
-        self._order = 0
+        self._order = self._ticks = 0
         gate.fleet_changed(fleet.engines)
 
     def to_the_end(self) -> None:
@@ -154,8 +160,7 @@ class _Run:
                 for output in outputs:
                     if output.finished is not None:
                         self._end(engine, output.request_id, output.finished)
-                if gate.waiting:
-                    self._let_in(outputs[-1].at_s)
+                self._let_in(outputs[-1].at_s)
                 continue
             if until_s == math.inf:
                 return
@@ -163,6 +168,9 @@ class _Run:
 
     def result(self) -> SimulatedRun:
         stats = tuple(engine.stats() for engine in self._fleet.engines)
+        for engine in self._fleet.engines:
+            for gaps in engine.gaps():
+                self._log.gaps.merge(gaps)
         lasted_s = self._log.lasted_s
         busy_s = sum(engine.busy_s for engine in stats) / len(stats)
         return SimulatedRun(
@@ -181,33 +189,43 @@ class _Run:
         elif (outage := timetable.pop_outage(now_s)) is not None:
             self._lose(outage.engine, now_s) if outage.down else self._find_again(outage.engine, now_s)
         elif timetable.pop_tick(now_s):
+            self._tick(now_s)
             for flight, refused in gate.expired(now_s):
-                self._log.failed(flight.planned, refused.code, now_s, waited_s=now_s - flight.planned.t_sched_s)
-                self._told()
+                self._fail(flight.planned, refused.code, now_s, waited_s=now_s - flight.planned.t_sched_s)
             self._let_in(now_s)
         else:
-            self._fleet.scrape()
+            self._fleet.scrape(now_s)
             timetable.scraped(now_s, busy=bool(self._under_way))
         if gate.waiting:
             timetable.tick_by(now_s + TICK_S)
+
+    def _tick(self, now_s: float) -> None:
+        """Charge running answers as far as they have come: only who goes next depends on it, so only while somebody
+        waits."""
+        self._ticks += 1
+        if self._ticks % CHARGE_EVERY_TICKS:
+            return
+        for request_id, flight in self._under_way.items():
+            if flight.permit is not None and flight.engine is not None:
+                flight.permit.streamed(flight.engine.progress(request_id, now_s)[1])
 
     def _arrive(self, planned: PlannedRequest) -> None:
         """Let the request in, or have it wait, or turn it away."""
         now_s = planned.t_sched_s
         if planned.prompt_tokens >= self._max_model_len:
-            self._log.failed(planned, "context_length_exceeded", now_s)
-            self._told()
+            self._fail(planned, "context_length_exceeded", now_s)
             return
         self._order += 1
         flight = Flight(planned, self._asked(planned), self._order)
         try:
             goes = self._gate.arrive(flight, now_s)
         except Refused as refused:
-            self._log.failed(planned, refused.code, now_s)
-            self._told()
+            self._fail(planned, refused.code, now_s)
             return
         if goes:
             self._dispatch(flight, now_s)
+        else:
+            self._let_in(now_s)  # one that waits may let another by that fits
 
     def _let_in(self, now_s: float) -> None:
         for flight in self._gate.ready(now_s):
@@ -226,15 +244,14 @@ class _Run:
             cache_salt=planned.tenant,  # the gateway gives each tenant its own
         )
         if self._live:
-            fleet.scrape()
+            fleet.scrape(now_s)
         tried: Collection[str] = ()
         refusal = ""
         while True:
             decision = self._pick(fleet.engines, asked, tried=tried)
             if decision.endpoint is None:
-                self._gate.leave(flight, "failed", now_s, output_tokens=0, cached_tokens=0)
-                self._log.failed(planned, refusal or decision.outcome, now_s, waited_s=flight.waited_s)
-                self._told()
+                self._gate.leave(flight, "failed", now_s, output_tokens=0)
+                self._fail(planned, refusal or decision.outcome, now_s, waited_s=flight.waited_s)
                 return
             engine = fleet.by_url[decision.endpoint]
             try:
@@ -261,7 +278,6 @@ class _Run:
             tenant_id=tenant,
             model=self._model,
             stream=True,
-            max_tokens=planned.output_tokens,
             prompt_bytes=prompt_tokens * BYTES_PER_TOKEN,
             session_id=str(planned.session) if planned.turns > 1 or self._timetable.has_sessions else None,
             prompt_tokens=prompt_tokens,
@@ -276,11 +292,18 @@ class _Run:
         planned, last_s, log = flight.planned, finished.last_token_s, self._log
         assert flight.placement is not None  # it was under way
         self._routing.ended(flight.placement, answered=True, prompt_tokens=finished.prompt_tokens)
+        itl_p99_s = None
+        if self._gate.judges_gaps and finished.output_tokens > GAPS_JUDGED:
+            itl_p99_s = weighted_percentile_s(finished.tokens.gaps(), 99)
         self._gate.leave(
-            flight, "completed", last_s, output_tokens=finished.output_tokens, cached_tokens=finished.cached_tokens
+            flight,
+            "completed",
+            last_s,
+            output_tokens=finished.output_tokens,
+            cached_tokens=finished.cached_tokens,
+            ttft_s=finished.first_token_s - planned.t_sched_s,
+            itl_p99_s=itl_p99_s,
         )
-        gaps_s = tuple([after - before for before, after in pairwise(finished.token_times_s)])
-        log.gaps.tell_all(gaps_s)
         log.ended(
             planned,
             first_s=finished.first_token_s,
@@ -289,7 +312,7 @@ class _Run:
             cached_tokens=finished.cached_tokens,
             engine=engine.url,
             waited_s=flight.waited_s,
-            gaps_s=gaps_s,
+            gaps_s=_gaps_s(finished) if log.gaps_of is not None else (),
         )
         self._told()
         self._timetable.answered(planned, finished_s=last_s, output_tokens=finished.output_tokens)
@@ -299,7 +322,7 @@ class _Run:
         engine = self._fleet.engines[at]
         self._routing.engine_gone(engine.url)
         orphans = [flight for flight in self._under_way.values() if flight.engine is engine]
-        progress = [engine.twin.progress(str(flight.order)) for flight in orphans]
+        progress = [engine.progress(str(flight.order), now_s) for flight in orphans]
         self._fleet.lose(engine)
         self._gate.fleet_changed(self._fleet.engines)
         for flight, (first_s, output_tokens) in zip(orphans, progress, strict=True):
@@ -309,21 +332,46 @@ class _Run:
             if first_s is None:
                 self._dispatch(flight, now_s)
                 continue
-            self._gate.leave(flight, "failed", now_s, output_tokens=output_tokens, cached_tokens=0)
-            self._log.failed(
-                flight.planned, "engine_lost", now_s, first_s=first_s, output_tokens=output_tokens, engine=engine.url,
+            self._gate.leave(flight, "failed", now_s, output_tokens=output_tokens)
+            self._fail(
+                flight.planned,
+                "engine_lost",
+                now_s,
+                first_s=first_s,
+                output_tokens=output_tokens,
+                engine=engine.url,
                 waited_s=flight.waited_s,
-            )  # fmt: skip
-            self._told()
+            )
 
     def _find_again(self, at: int, now_s: float) -> None:
         self._fleet.find_again(self._fleet.engines[at])
         self._gate.fleet_changed(self._fleet.engines)
         self._let_in(now_s)
 
+    def _fail(
+        self,
+        planned: PlannedRequest,
+        error: str,
+        at_s: float,
+        *,
+        first_s: float | None = None,
+        output_tokens: int = 0,
+        engine: str | None = None,
+        waited_s: float = 0.0,
+    ) -> None:
+        self._log.failed(
+            planned, error, at_s, first_s=first_s, output_tokens=output_tokens, engine=engine, waited_s=waited_s
+        )
+        self._told()
+        self._timetable.failed(planned, at_s=at_s)
+
     def _told(self) -> None:
         if self._progress is not None:
             self._progress(len(self._log))
+
+
+def _gaps_s(finished: Finished) -> tuple[float, ...]:
+    return tuple([after - before for before, after in pairwise(finished.token_times_s)])
 
 
 def routing_of(deployment: Deployment, engines: int) -> RoutingSettings:

@@ -6,24 +6,13 @@ import math
 from collections.abc import Iterator
 from heapq import heappop, heappush
 from itertools import count
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from roadworthy.advise.arrivals import PlannedRequest
+    from roadworthy.advise.arrivals import PlannedRequest, Schedule
     from roadworthy.simulate.outages import Outage
-
-
-class Schedule(Protocol):
-    """A load: conversations that start by themselves, and turns that follow answers (``advise.arrivals``)."""
-
-    @property
-    def has_sessions(self) -> bool: ...
-
-    def first_turns(self) -> Iterator[PlannedRequest]: ...
-
-    def follow_up(self, request: PlannedRequest, *, finished_s: float, output_tokens: int) -> PlannedRequest | None: ...
 
 
 class Change(NamedTuple):
@@ -100,7 +89,13 @@ class Timetable:
 
     def answered(self, request: PlannedRequest, *, finished_s: float, output_tokens: int) -> None:
         """An answer ended: the next turn of its session, if there is one, takes its place."""
-        follow_up = self._schedule.follow_up(request, finished_s=finished_s, output_tokens=output_tokens)
+        self._later(self._schedule.follow_up(request, finished_s=finished_s, output_tokens=output_tokens))
+
+    def failed(self, request: PlannedRequest, *, at_s: float) -> None:
+        """A request failed: its session is over, and in a closed loop another takes its place."""
+        self._later(self._schedule.after_failure(request, finished_s=at_s))
+
+    def _later(self, follow_up: PlannedRequest | None) -> None:
         if follow_up is not None:
             heappush(self._later_turns, (follow_up.t_sched_s, next(self._order), follow_up))
 

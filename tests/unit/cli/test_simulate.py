@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from roadworthy.cli.simulate import command, simulate_document, simulate_planned
+from roadworthy.cli.simulate import command, simulate_planned
+from roadworthy.cli.simulate_json import simulate_document
 from roadworthy.cli.wiring import load_planned
 from roadworthy.core.errors import Infeasible
 

@@ -1,0 +1,68 @@
+"""Independent pieces of work on several cores, each in a process that ends with ours."""
+
+from __future__ import annotations
+
+import copyreg
+import ctypes
+import os
+import signal
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+Work = TypeVar("Work")
+Outcome = TypeVar("Outcome")
+
+_PR_SET_PDEATHSIG = 1
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def each(function: Callable[[Work], Outcome], pieces: Sequence[Work], *, processes: int) -> Iterator[Outcome]:
+    """``function`` of each of ``pieces``, in their order, on at most ``processes`` processes.
+
+    With one process or one piece it runs here. ``function`` must be found by its name in a module, pieces and outcomes
+    must be values that can be pickled; an exception of any of them is raised here. All processes have ended, and have
+    been waited for, when the iterator is exhausted or closed.
+    """
+    processes = min(processes, len(pieces))
+    if processes <= 1:
+        yield from map(function, pieces)
+        return
+    copyreg.pickle(MappingProxyType, _pickled_proxy)
+    # forking a process that may have threads is not safe
+    with ProcessPoolExecutor(
+        max_workers=processes, mp_context=get_context("spawn"), initializer=_end_with_parent
+    ) as pool:
+        try:
+            yield from pool.map(function, pieces)
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+
+
+def _pickled_proxy(
+    proxy: MappingProxyType[Any, Any],
+) -> tuple[Callable[..., MappingProxyType[Any, Any]], tuple[Any, ...]]:
+    """Read-only mappings, which documents are made of, travel as what they show."""
+    return _proxy_of, (dict(proxy),)
+
+
+def _proxy_of(shown: dict[Any, Any]) -> MappingProxyType[Any, Any]:
+    """The type cannot be named in a pickle; this can."""
+    return MappingProxyType(shown)
+
+
+def _end_with_parent() -> None:
+    """In the child: Ctrl-C is the parent's to handle, and when it dies, however it dies, so do we (Linux)."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

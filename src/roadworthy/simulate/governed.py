@@ -1,0 +1,116 @@
+"""The gateway's governance in virtual time: the same governor and the same meter, asked in the same order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from roadworthy.core.errors import Refused
+from roadworthy.route.govern.footprint import BlockShape
+from roadworthy.route.govern.governor import Governor
+from roadworthy.route.govern.meter import LocalMeter
+from roadworthy.route.govern.settings import GovernSettings
+from roadworthy.route.govern.values import Facts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from roadworthy.route.govern.permit import HeldPermit
+    from roadworthy.route.govern.values import Ending, Grant
+    from roadworthy.simulate.fleet import SimulatedEngine
+    from roadworthy.simulate.flight import Flight
+    from roadworthy.spec.values import Deployment
+    from roadworthy.twin.config import TwinConfig
+
+_CHAT = Facts(operation="chat")
+
+
+class Governance:
+    """A :class:`~roadworthy.simulate.flight.Gate` made of the document's tenants, quotas and rules.
+
+    Days begin with the run. Every request must be one of the document's tenants'. One that a rule sends to another
+    model than these engines serve is turned away as ``degraded``: what answers it is not simulated.
+    """
+
+    def __init__(self, deployment: Deployment, configs: Sequence[TwinConfig]) -> None:
+        spec, config = deployment.governance, configs[0]
+        self._slots = spec.slots_per_engine or config.max_num_seqs
+        self._models = frozenset(config.models)
+        self._tenants = {tenant.id: tenant for tenant in deployment.tenants}
+        self._governor = Governor(
+            deployment.tenants, settings=GovernSettings.of(deployment), shape=BlockShape.planned(config.cache)
+        )
+        self._meter = LocalMeter()
+        self.judges_gaps = any(condition.fact == "itl_p99_ms" for rule in spec.rules for condition in rule.when)
+
+    @property
+    def waiting(self) -> int:
+        return self._governor.waiting
+
+    def fleet_changed(self, engines: Sequence[SimulatedEngine]) -> None:
+        up = [engine for engine in engines if engine.healthy]
+        self._governor.capacity(sum(engine.config.kv_blocks - 1 for engine in up), self._slots * len(up))
+
+    def arrive(self, flight: Flight, now_s: float) -> bool:
+        governor, asked = self._governor, flight.asked
+        tenant = self._tenants[asked.tenant_id]
+        treatment = governor.check(tenant, asked, _CHAT, now_s)
+        if treatment.degraded and treatment.model not in self._models:
+            raise Refused(f"goes to {treatment.model}, which is not simulated", code="degraded", status=503)
+        charge = governor.charge(tenant, asked, treatment)
+        grant = self._meter.acquire(governor.limits(tenant.id), charge, str(flight.order), now_s)
+        flight.grant = grant
+        try:
+            permit = governor.enter(grant, tenant, asked, flight, now_s, treatment=treatment)
+        except Refused:
+            self._give_back(grant, now_s)
+            raise
+        if permit is None:
+            return False
+        flight.permit = permit
+        flight.priority = permit.priority
+        return True
+
+    def leave(
+        self,
+        flight: Flight,
+        ending: Ending,
+        now_s: float,
+        *,
+        output_tokens: int,
+        cached_tokens: int = 0,
+        ttft_s: float | None = None,
+        itl_p99_s: float | None = None,
+    ) -> None:
+        permit, grant = cast("HeldPermit", flight.permit), cast("Grant", flight.grant)
+        prompt_tokens = flight.planned.prompt_tokens if output_tokens else 0
+        self._governor.leave(
+            permit,
+            prompt_tokens=prompt_tokens,
+            output_tokens=output_tokens,
+            now_s=now_s,
+            cached_tokens=cached_tokens,
+            itl_p99_s=itl_p99_s,
+            ttft_s=ttft_s,
+            ending=ending,
+        )
+        self._meter.settle(grant, prompt_tokens=prompt_tokens, output_tokens=output_tokens, now_s=now_s)
+
+    def ready(self, now_s: float) -> list[Flight]:
+        flights = []
+        for owner, permit in self._governor.ready(now_s):
+            flight = cast("Flight", owner)
+            flight.permit = permit
+            flight.priority = permit.priority
+            flights.append(flight)
+        return flights
+
+    def expired(self, now_s: float) -> list[tuple[Flight, Refused]]:
+        away = []
+        for turned in self._governor.expired(now_s):
+            flight = cast("Flight", turned.owner)
+            self._give_back(cast("Grant", flight.grant), now_s)
+            away.append((flight, turned.refused))
+        return away
+
+    def _give_back(self, grant: Grant, now_s: float) -> None:
+        self._meter.settle(grant, prompt_tokens=0, output_tokens=0, now_s=now_s)

@@ -1,0 +1,121 @@
+"""One run as a value that another process can be handed: the deployment, its engines, the load, what goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from roadworthy.advise.arrivals import Arrivals
+from roadworthy.core.errors import SpecError
+from roadworthy.simulate.governed import Governance
+from roadworthy.simulate.run import routing_of, simulate
+from roadworthy.simulate.what_if import ALL
+
+if TYPE_CHECKING:
+    from roadworthy.route.settings import RoutingSettings
+    from roadworthy.simulate.outages import Outage
+    from roadworthy.simulate.run import SimulatedRun
+    from roadworthy.spec.values import Deployment, RequestProfile, Tenant
+    from roadworthy.twin.config import TwinConfig
+
+SCRAPE_S = 1.0
+"""The gateway's own (``gateway.poller.PollPolicy``)."""
+
+KEEP_GAPS_UP_TO = 5_000
+"""Requests whose gaps between tokens are kept one by one, for exact percentiles and plots."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """``requests`` requests of ``deployment``'s workload on engines of ``configs``.
+
+    Args:
+        traffic: factor by tenant on what it asks for (``what_if.ALL``: on everybody's).
+        routing: None is the document's.
+        governed: quotas, queueing and rules of the document apply; without, everybody may go at once.
+    """
+
+    deployment: Deployment
+    configs: tuple[TwinConfig, ...]
+    requests: int
+    seed: int
+    traffic: tuple[tuple[str, float], ...] = ()
+    outages: tuple[Outage, ...] = ()
+    routing: RoutingSettings | None = None
+    governed: bool = True
+
+    def __post_init__(self) -> None:
+        for outage in self.outages:
+            if outage.engine >= len(self.configs):
+                raise SpecError(
+                    f"outage of engine {outage.engine}: there are {len(self.configs)}, the first is 0",
+                    hint=f"name one of 0 to {len(self.configs) - 1}",
+                )
+
+
+def run_trial(trial: Trial, progress: Callable[[int], None] | None = None) -> SimulatedRun:
+    """Simulate it. ``progress`` hears how many requests have ended."""
+    deployment, configs = trial.deployment, trial.configs
+    return simulate(
+        configs,
+        arrivals_of(trial),
+        routing=trial.routing or routing_of(deployment, len(configs)),
+        priorities={tenant.id: tenant.priority for tenant in deployment.tenants},
+        gate=Governance(deployment, configs) if trial.governed and deployment.tenants else None,
+        outages=trial.outages,
+        scrape_s=SCRAPE_S,
+        keep_gaps=trial.requests <= KEEP_GAPS_UP_TO,
+        progress=progress,
+    )
+
+
+def arrivals_of(trial: Trial) -> Arrivals:
+    """The load of ``trial``. Tenants share it by weight, times what ``traffic`` says of each.
+
+    Raises:
+        SpecError: ``traffic`` names a tenant that is not in the document, or nobody asks for anything.
+    """
+    workload, senders = _scaled(trial)
+    return Arrivals(
+        workload,
+        seed=trial.seed,
+        requests=trial.requests,
+        tenants=senders,
+        max_context_tokens=trial.configs[0].max_model_len,
+    )
+
+
+def _scaled(trial: Trial) -> tuple[RequestProfile, tuple[Tenant, ...]]:
+    """The workload and its senders after ``traffic``: a sender's weight is its part of what is sent."""
+    workload, tenants, factors = trial.deployment.workload, trial.deployment.tenants, dict(trial.traffic)
+    if not factors:
+        return workload, tenants
+    everybody = factors.pop(ALL, 1.0)
+    unknown = sorted(factors.keys() - {tenant.id for tenant in tenants})
+    if unknown:
+        names = ", ".join(tenant.id for tenant in tenants) or "none"
+        raise SpecError(f"traffic.{unknown[0]}: no such tenant", hint=f"the document has: {names}")
+
+    def grown(ids: Collection[str]) -> float:
+        """How much more those of ``ids`` ask for together."""
+        weights = {tenant.id: tenant.weight for tenant in tenants if not ids or tenant.id in ids}
+        after = sum(weight * factors.get(name, 1.0) for name, weight in weights.items())
+        return after / sum(weights.values()) if weights else 1.0
+
+    shares = [part.share_ratio * grown(part.tenants) for part in workload.mix]
+    more = sum(shares) / sum(part.share_ratio for part in workload.mix) if workload.mix else grown(())
+    if not everybody * more > 0:
+        raise SpecError("traffic: nobody asks for anything", hint="leave one tenant a factor above 0")
+    senders = tuple(
+        replace(tenant, weight=tenant.weight * factor)
+        for tenant in tenants
+        if (factor := factors.get(tenant.id, 1.0)) > 0
+    )
+    ids = {tenant.id for tenant in senders}
+    mix = tuple(
+        replace(part, share_ratio=share, tenants=tuple(name for name in part.tenants if name in ids))
+        for part, share in zip(workload.mix, shares, strict=True)
+        if share > 0
+    )
+    return replace(workload, rate_per_s=workload.rate_per_s * everybody * more, mix=mix), senders
