@@ -44,6 +44,7 @@ ZH_ARTICLE = re.compile(
     rf"^[ \t　]*#{{0,6}}[ \t　]*(?P<label>第(?P<number>[{CHINESE}\d]+)条(?:之[{CHINESE}]+)?)[　 \t]+(?=\S)",
     re.MULTILINE,
 )
+ZH_UNNUMBERED = re.compile(r"^[ \t　]*#{0,6}[ \t　]*(?P<title>附[ 　]*则|附[ 　]*录)[ \t　]*$", re.MULTILINE)
 ZH_LEVELS = {"编": 1, "分编": 2, "章": 3, "节": 4}
 
 CONTAINER = re.compile(
@@ -80,6 +81,12 @@ def chinese_headings(text: str) -> Iterator[Heading]:
         yield Heading(
             kind="section", level=ZH_LEVELS[what], number=str(chinese_number(found["number"]) or ""), label=found["label"],
             title=found["title"].strip(), text=f"{found['label']}　{found['title'].strip()}", char_start=found.start(),
+            char_end=found.end(), leaf=False,
+        )  # fmt: skip
+    for found in ZH_UNNUMBERED.finditer(text):
+        title = "".join(found["title"].split())
+        yield Heading(
+            kind="section", level=ZH_LEVELS["编"], number="", label=title, title=title, text=title, char_start=found.start(),
             char_end=found.end(), leaf=False,
         )  # fmt: skip
     for found in ZH_ARTICLE.finditer(text):
