@@ -136,26 +136,30 @@ class QueueMachine(RuleBasedStateMachine):
         self.serve()
 
     def serve(self) -> None:
-        for owner, permit in self.governor.ready(self.now_s):
+        batch = self.governor.ready(self.now_s)
+        for owner, permit in batch:
             assert isinstance(owner, Ask)
             assert owner.state == "waiting", "served twice, or after it had gone"
-            earlier = [
-                one
-                for one in self.of("waiting")
-                if one.tenant_id == owner.tenant_id and one.number < owner.number and self.same_class(one, permit)
-            ]
-            assert not earlier, "a tenant's requests of one class go in order"
-            owner.permit, owner.state = permit, "running"
+            owner.permit = permit
             assert permit.waited_s == self.now_s - owner.entered_s
+        for owner, _ in batch:
+            assert isinstance(owner, Ask)
+            owner.state = "running"
+            later = [one for one in self.of("waiting") if self.is_of_the_line(one, owner)]
+            assert all(one.number > owner.number for one in later), "a tenant's requests of one class go in order"
 
-    def same_class(self, ask: Ask, permit: HeldPermit) -> bool:
-        """Of the same class from the beginning, so that ageing and quotas have moved neither past the other."""
-        held = self.held(ask)
+    def is_of_the_line(self, ask: Ask, served: Ask) -> bool:
+        """Both have stood in one line from the beginning: neither ageing nor a quota has moved one past the other."""
+        permit = ask.permit or self.governor._owners.get(id(ask))
         return (
-            held.priority == permit.priority
+            (ask.tenant_id, ask.queue_class) == (served.tenant_id, served.queue_class)
             and not ask.grant.borrowed
-            and not permit.grant.borrowed
-            and (ask.queue_class == "high" and permit.queue_class == "high")
+            and not served.grant.borrowed
+            and self.now_s - ask.entered_s < AGEING_S
+            and self.now_s - served.entered_s < AGEING_S
+            and permit is not None
+            and served.permit is not None
+            and permit.priority == served.permit.priority
         )
 
     @precondition(lambda self: self.of("running"))
