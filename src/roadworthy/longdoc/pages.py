@@ -42,7 +42,8 @@ _PAGE_NUMBER = re.compile(
 _LEADERS = re.compile(r"(?:\.{4,}|(?:\. ){4,}|…{2,}|·{4,})\s*[\divxlcIVXLC]*\s*$")
 _ENDS_IN_NUMBER = re.compile(r"^(?P<title>\S.*?\D)\s+(?P<page>\d{1,4})$")
 _OPENS = re.compile(
-    rf"(?:第[{CHINESE}\d]+(?:编|分编|章|节|条|款)(?:之[{CHINESE}]+)?(?=\s|　|$)|附\s*则$|[（(][{CHINESE}]+[）)]|[{CHINESE}]+、|"
+    rf"(?:第[{CHINESE}\d]+(?:编|分编|章|节|条|款)(?:之[{CHINESE}]+)?(?=\s|　|$)|附\s*则$"
+    rf"|[（(][{CHINESE}]+[）)]|[{CHINESE}]+、|"
     r"(?:ARTICLE|Article|SECTION|Section|CHAPTER|Chapter|PART|EXHIBIT|Exhibit|SCHEDULE|Schedule|ANNEX|Annex)\b"
     r"|(?:APPENDIX|Appendix|RECITALS?|WITNESSETH)\b|[A-Z]\.\s+[A-Z“\"]"
     r"|\d{1,3}(?:\.\d{1,3}){1,5}\.?\s+\S|\d{1,3}(?:\.\s?\d{1,3}\.){1,4}\s|\d{1,3}\.\s+[A-Z“\"]|\d{1,3}[．、]\S"
