@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from roadworthy.cli.simulate import command, simulate_planned
+from roadworthy.cli.simulate import command, joined_pairs, simulate_planned
 from roadworthy.cli.simulate_json import simulate_document
 from roadworthy.cli.wiring import load_planned
-from roadworthy.core.errors import Infeasible
+from roadworthy.core.errors import Infeasible, SpecError
 
 PINNED = {
     "objectives", "ttft_s", "tpot_s", "itl_s", "e2e_s", "requests", "failed", "output_tokens_per_s", "goodput_rps",
@@ -100,3 +100,91 @@ def test_a_pipeline_is_told_that_its_batches_are_uneven(examples: Path) -> None:
 def test_a_plan_without_a_layout_says_so(examples: Path) -> None:
     with pytest.raises(Infeasible, match="no layout fits"):
         document(simulate(examples / "kimi-k3-fp8-32xh100.yaml"))
+
+
+def test_pairs_after_what_if_need_no_quotes() -> None:
+    assert joined_pairs(["x.yaml", "--what-if", "a=1", "b=2", "--what-if=c=3", "d=4", "--json"]) == [
+        "x.yaml", "--what-if", "a=1 b=2", "--what-if=c=3 d=4", "--json",
+    ]  # fmt: skip
+
+
+def test_a_variant_is_shown_beside_the_document_and_not_judged(examples: Path) -> None:
+    report = document(
+        simulate(examples / "laptop.yaml", "--requests", "60", "--json", "--jobs", "1", "--what-if", "traffic=x4")
+    )
+    (variant,) = report["what_if"]
+    assert variant["changes"] == "traffic=x4"
+    assert variant["asked_rate_per_s"] == pytest.approx(4 * report["asked_rate_per_s"])
+    assert variant.keys() >= PINNED
+
+
+def test_hardware_is_planned_anew_and_the_rest_asked_of_the_service_as_it_stands(examples: Path) -> None:
+    result = simulate(
+        examples / "llama-3.1-70b-8xa100.yaml", "--requests", "40", "--json", "--jobs", "1",
+        "--what-if", "engine.settings.tensor_parallel_size=4", "--what-if", "sla.ttft_p99=1ms",
+    )  # fmt: skip
+    report = document(result)
+    smaller, stricter = report["what_if"]
+    assert smaller["layout"] != report["layout"] == stricter["layout"]
+    assert {one["name"]: one["limit"] for one in stricter["objectives"]}["ttft_p99"] == 0.001
+
+
+def test_what_if_of_a_key_that_is_wrong_names_the_place(examples: Path) -> None:
+    result = simulate(examples / "laptop.yaml", "--what-if", "workload.rates=2/s")
+    assert isinstance(result.exception, SpecError)
+    assert [problem.path for problem in result.exception.problems] == ["workload.rates"]
+    unknown = simulate(examples / "laptop.yaml", "--what-if", "traffic.nobody=x2")
+    assert isinstance(unknown.exception, SpecError)
+    assert "alice, bob" in unknown.exception.hint
+    gone = simulate(examples / "laptop.yaml", "--what-if", "outage=7@1s")
+    assert "there are 1" in str(gone.exception)
+
+
+def test_several_seeds_are_told_one_by_one_and_together(examples: Path) -> None:
+    report = document(simulate(examples / "laptop.yaml", "--requests", "50", "--seeds", "3", "--jobs", "1", "--json"))
+    assert [one["seed"] for one in report["seeds"]] == [0, 1, 2]
+    assert report["requests"] == 150
+    text = simulate(examples / "laptop.yaml", "--requests", "50", "--seeds", "3", "--jobs", "1").stdout
+    assert "of 3 seeds; TTFT P99" in text
+
+
+def test_processes_change_nothing_but_the_time_it_takes(examples: Path) -> None:
+    def numbers(jobs: str) -> dict[str, Any]:
+        report = document(
+            simulate(examples / "laptop.yaml", "--requests", "40", "--seeds", "2", "--jobs", jobs, "--json")
+        )
+        report.pop("requests_per_cpu_s")  # the one measured number
+        return report
+
+    assert numbers("1") == numbers("2")
+
+
+def test_tenants_are_told_their_waits_refusals_and_cost(tmp_path: Path) -> None:
+    spec = tmp_path / "tight.yaml"
+    spec.write_text(
+        "model: {config: tiny, max_model_len: 4096}\ncluster: {gpu: cpu}\ncost: {fixed_per_month: 730}\n"
+        "workload: {prompt_tokens: {p50: 64, p90: 128, p99: 256},\n"
+        "  output_tokens: {p50: 32, p90: 64, p99: 128}, rate: 40/s}\n"
+        "tenants: [{id: calm, key: sk-a}, {id: busy, key: sk-b, rpm: 30}]\ngovernance: {slots_per_engine: 1}\n"
+    )
+    report = document(simulate(spec, "--requests", "200", "--json"))
+    tenants = {one["id"]: one for one in report["tenants"]}
+    assert tenants["busy"]["refused"]["rate_limited"] > 10
+    assert tenants["calm"]["refused"] == {}
+    assert tenants["calm"]["waited"] > 10
+    assert sum(one["work_ratio"] for one in tenants.values()) == pytest.approx(1)
+    assert report["cost"]["per_hour"] == pytest.approx(1.0)
+    assert sum(one["cost"] for one in tenants.values()) == pytest.approx(report["cost"]["of_the_run"])
+    assert report["queue"]["waited"] == sum(one["waited"] for one in tenants.values())
+    assert report["fairness"]["jain_index"] < 1
+    free = document(simulate(spec, "--requests", "200", "--json", "--ungoverned"))
+    assert free["governed"] is False
+    assert free["failed"] == 0
+
+
+def test_the_page_opens_offline(examples: Path, tmp_path: Path) -> None:
+    page = tmp_path / "run.html"
+    simulate(examples / "laptop.yaml", "--requests", "60", "--html", str(page))
+    html = page.read_text()
+    assert "simulated engine" in html.lower()
+    assert "<script src" not in html

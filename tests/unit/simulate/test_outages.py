@@ -1,0 +1,71 @@
+"""Engines that die and come back in the middle of a run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from roadworthy.advise.arrivals import Arrivals
+from roadworthy.simulate.outages import Outage
+from roadworthy.simulate.run import SimulatedRun, simulate
+from roadworthy.spec.values import Quantiles, RequestProfile
+from support.twin import config, step_time
+
+LOAD = RequestProfile(
+    prompt_tokens=Quantiles(p50=40, p90=60, p99=80), output_tokens=Quantiles(p50=60, p90=80, p99=90), rate_per_s=20.0
+)
+
+
+def run(*outages: Outage, engines: int = 2, seconds: float = 30.0) -> SimulatedRun:
+    return simulate(
+        [config(max_num_seqs=64)] * engines, Arrivals(LOAD, seed=4, duration_s=seconds), outages=outages, scrape_s=1.0
+    )
+
+
+def test_what_had_sent_tokens_is_lost_and_the_rest_goes_elsewhere() -> None:
+    calm, broken = run(), run(Outage(engine=0, at_s=10.0, lasts_s=5.0))
+    assert len(calm.records) == len(broken.records)
+    lost = [record for record in broken.records if not record.ok]
+    assert lost
+    assert {record.error for record in lost} == {"engine_lost"}
+    assert all(record.t_last_s == 10.0 and record.engine == "engine-0" and record.n_out > 0 for record in lost)
+
+
+def test_a_prompt_that_was_not_answered_yet_is_answered_by_the_other_engine() -> None:
+    slow = [config(max_num_seqs=64, step_time=step_time(step_s=0.5))] * 2
+    few = Arrivals(replace(LOAD, rate_per_s=4.0), seed=4, duration_s=10.0)
+    result = simulate(slow, few, outages=[Outage(engine=0, at_s=5.0)])
+    moved = [record for record in result.records if record.ok and record.t_sched_s < 5.0 < (record.t_first_s or 0.0)]
+    assert moved
+    assert all(record.engine == "engine-1" for record in moved)
+
+
+def test_nothing_goes_to_an_engine_while_it_is_down_and_again_when_it_is_back() -> None:
+    result = run(Outage(engine=0, at_s=10.0, lasts_s=5.0))
+    by_engine = Counter(record.engine for record in result.records if 10.0 < record.t_sched_s < 15.0)
+    assert set(by_engine) == {"engine-1"}
+    after = Counter(record.engine for record in result.records if record.t_sched_s > 16.0)
+    assert after["engine-0"] > after["engine-1"] / 2
+
+
+def test_the_counters_of_an_engine_span_its_processes() -> None:
+    result = run(Outage(engine=0, at_s=10.0, lasts_s=5.0))
+    done = sum(record.engine == "engine-0" and record.ok for record in result.records)
+    assert result.engines[0].finished["length"] == done
+    assert result.log.gaps.count >= sum(record.n_out - 1 for record in result.records if record.ok)
+
+
+def test_without_any_engine_requests_fail_at_once() -> None:
+    result = run(Outage(engine=0, at_s=5.0, lasts_s=100.0), engines=1, seconds=10.0)
+    late = [record for record in result.records if record.t_sched_s > 5.0]
+    assert late
+    assert {record.error for record in late} == {"no_engine"}
+
+
+def test_an_outage_that_cannot_be_is_refused() -> None:
+    with pytest.raises(ValueError, match="cannot be"):
+        Outage(engine=-1, at_s=0.0)
+    with pytest.raises(ValueError, match="cannot be"):
+        Outage(engine=0, at_s=float("nan"))
