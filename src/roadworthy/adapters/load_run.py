@@ -29,6 +29,7 @@ from roadworthy.core.latency import LatencySummary
 
 if TYPE_CHECKING:
     from roadworthy.bench.prompts import Calibration
+    from roadworthy.core.records import RequestRecord
 
 __all__ = [
     "BenchRequest",
@@ -100,9 +101,15 @@ async def ask_target(request: BenchRequest) -> Target:
 
 
 async def drive_once(
-    request: BenchRequest, target: Target, *, stop: asyncio.Event, watch: Watcher | None = None
+    request: BenchRequest,
+    target: Target,
+    *,
+    stop: asyncio.Event,
+    watch: Watcher | None = None,
+    on_record: Callable[[RequestRecord], None] | None = None,
 ) -> BenchRun:
-    """One load on a target that was asked already, and its verdict. ``stop`` ends it early."""
+    """One load on a target that was asked already, and its verdict. ``stop`` ends it early; ``on_record`` hears of each
+    request as it ends."""
     schedule = schedule_of(request, target.model, tokens_of=target.tokens_of)
     load = Load(
         arrivals=schedule,
@@ -112,6 +119,7 @@ async def drive_once(
         salt=request.salt,
         until_s=request.duration_s,
         max_concurrency=request.max_concurrency,
+        on_record=on_record,
     )
     clock = ClockMeter()
     async with LoadClient(target.origin, model=target.model.id, timeout_s=request.timeout_s) as client:

@@ -2,8 +2,8 @@
 
 Requests in flight together wait in one queue, so their latencies are no independent draws, and resampling them one by
 one would promise too much. Whole stretches of the run are resampled instead: blocks of requests that follow each other
-(Künsch 1989), as long as an answer takes and at least the cube root of their number, but never fewer than
-``MIN_BLOCKS`` of them. A share, such as that of requests within a limit, takes the exact interval of Clopper and
+(Künsch 1989), as long as an answer takes, as long as neighbours resemble each other, and at least the cube root of
+their number, but never fewer than ``MIN_BLOCKS`` of them. A share, such as that of requests within a limit, takes the exact interval of Clopper and
 Pearson when its requests count as independent.
 """
 
@@ -49,17 +49,21 @@ class Blocks:
     @classmethod
     def along(cls, records: Sequence[RequestRecord]) -> Blocks:
         """Stretches of ``records``, which are in the order of their scheduled times."""
-        return cls.of_times([record.t_sched_s for record in records], [record.user_e2e_s for record in records])
+        return cls.of_times(
+            [record.t_sched_s for record in records],
+            [record.user_e2e_s for record in records],
+            [record.user_ttft_s or 0.0 for record in records],
+        )
 
     @classmethod
-    def of_times(cls, times_s: Sequence[float], lengths_s: Sequence[float]) -> Blocks:
-        """Stretches of requests that came at ``times_s``, rising, and took ``lengths_s``."""
+    def of_times(cls, times_s: Sequence[float], lengths_s: Sequence[float], waits_s: Sequence[float]) -> Blocks:
+        """Stretches of requests that came at ``times_s``, rising, took ``lengths_s`` and waited ``waits_s``."""
         number = len(times_s)
         if number < MIN_BLOCKS:
             return cls(of=tuple(range(number)), count=number)
         span_s = times_s[-1] - times_s[0]
         in_flight = number * percentile(sorted(lengths_s), 95) / span_s if span_s > 0 else 1.0
-        length = max(number ** (1 / 3), in_flight)
+        length = max(number ** (1 / 3), in_flight, 3 * correlation_length(waits_s))
         count = max(MIN_BLOCKS, min(number, round(number / length)))
         return cls(of=tuple(place * count // number for place in range(number)), count=count)
 
@@ -73,6 +77,27 @@ class Blocks:
                 weights[block] += 1
             drawn.append(weights)
         return drawn
+
+
+def correlation_length(values: Sequence[float]) -> float:
+    """How many neighbours say the same: one plus twice the autocorrelations, up to the first that is near zero.
+
+    Ranks are taken in place of the values, since a single outlier would hide everything else.
+    """
+    number = len(values)
+    ranks = [0.0] * number
+    for place, at in enumerate(sorted(range(number), key=values.__getitem__)):
+        ranks[at] = place - (number - 1) / 2
+    spread = math.fsum(rank * rank for rank in ranks)
+    if spread == 0:
+        return 1.0
+    length = 1.0
+    for lag in range(1, number // MIN_BLOCKS + 1):
+        alike = math.fsum(map(float.__mul__, ranks[lag:], ranks)) / spread
+        if alike < 2 / math.sqrt(number):
+            break
+        length += 2 * alike
+    return length
 
 
 def resample_count(values: int) -> int:

@@ -73,6 +73,7 @@ class Load:
         salt: makes this run's session ids and texts differ from another's.
         until_s: no turn is sent that the schedule places later than this, seconds after the start.
         max_concurrency: requests in flight at most; None, the honest choice for an SLA, sets no cap.
+        on_record: hears of each request as it ends.
     """
 
     arrivals: Schedule
@@ -82,6 +83,7 @@ class Load:
     salt: str = ""
     until_s: float | None = None
     max_concurrency: int | None = None
+    on_record: Callable[[RequestRecord], None] | None = None
 
 
 async def drive(
@@ -224,6 +226,8 @@ class _Run:
             self._progress.completed += 1
         else:
             self._progress.failed += 1
+        if self._load.on_record is not None:
+            self._load.on_record(record)
 
     async def _sleep_until(self, t_s: float) -> None:
         await asyncio.sleep(0)  # even when late, let answers in flight be read before the next send

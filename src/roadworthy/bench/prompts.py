@@ -98,6 +98,10 @@ class Calibration:
             return segment_text(name, max(1, round(wanted / self.tokens_per_word)), salt)
         return " ".join(self._exactly(name, wanted, salt))
 
+    def tokens_of(self, text: str) -> float:
+        """About how many tokens ``text`` has, by its bytes: a text of other words than ours is sized by length."""
+        return len(text.encode()) * self.tokens_per_word / _WORD_BYTES
+
     def words(self, tokens: int) -> int:
         """Words of a message of ``tokens`` tokens on average, at least one."""
         return max(1, round((tokens - self.tokens_per_message) / self.tokens_per_word))

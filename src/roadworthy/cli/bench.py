@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from roadworthy.cli import bench_compare, bench_probe, bench_sweep
 from roadworthy.cli.bench_options import (
     DURATION,
     WARMUP,
@@ -76,3 +77,8 @@ def _run(request: BenchRequest) -> BenchRun:
 
     with watching(request) as watch:
         return run_bench(request, watch=watch)
+
+
+command.add_command(bench_sweep.command)
+command.add_command(bench_compare.command)
+command.add_command(bench_probe.command)

@@ -1,0 +1,1 @@
+"""Long-context quality: facts hidden in long texts, questions about them, and how many were answered right."""
