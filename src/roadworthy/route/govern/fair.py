@@ -35,16 +35,20 @@ class Line:
 
 
 class FairClass:
-    """The lines of one class, lowest ``rank`` served first.
+    """The lines of one class, lowest ``rank`` served first. What a permit has to know of the settings is kept here, so
+    that it need not carry it.
 
     The heap is lazy: counters only rise while tenants are served, so an entry is brought up to date when it comes to
     the top; one whose key is not its line's is left over. Every operation is O(log tenants), amortised.
     """
 
-    __slots__ = ("_floor", "_heap", "_order", "count", "lines", "rank", "weight_waiting")
+    __slots__ = (
+        "_floor", "_heap", "_order", "charge_every_tokens", "count", "lines", "output_weight", "rank", "weight_waiting"
+    )  # fmt: skip
 
-    def __init__(self, rank: int) -> None:
+    def __init__(self, rank: int, *, output_weight: float = 2.0, charge_every_tokens: int = 32) -> None:
         self.rank = rank
+        self.output_weight, self.charge_every_tokens = output_weight, charge_every_tokens
         self.count = 0
         self.weight_waiting = 0.0
         self.lines: dict[str, Line] = {}
@@ -63,12 +67,14 @@ class FairClass:
             line.weight = weight
         return line
 
-    def serve_at_once(self, line: Line) -> None:
-        """A request of ``line`` runs without having waited."""
-        if line.counter < self._floor:
-            line.counter = self._floor
+    def serve_at_once(self, line: Line, work: float) -> None:
+        """A request of ``line`` runs without having waited, and is charged ``work``."""
+        counter = line.counter
+        if counter < self._floor:
+            counter = self._floor
         else:
-            self._floor = line.counter
+            self._floor = counter
+        line.counter = counter + work / line.weight
 
     def add(self, line: Line, permit: HeldPermit) -> None:
         """``permit`` waits from now on, last in its line."""

@@ -59,41 +59,43 @@ class OutputLengths:
     """The 90th percentile of the answers' lengths, learned from those that ended by themselves.
 
     Lengths are counted in steps of an eighth of a power of two, so the answer is at most 13 % too high. The past fades:
-    after 1,024 answers every count is halved.
+    after 1,024 answers every count is halved. Answers are put in sixteen at a time, which costs each next to nothing.
     """
 
-    __slots__ = ("_counts", "_p90", "_seen", "_stale")
+    __slots__ = ("_counts", "_fresh", "_seen", "p90")
 
     LEARN_FROM = 20
     _QUANTILE = 0.9
-    _REFRESH = 16
+    _TOGETHER = 16
     _FADE_AT = 1024
 
     def __init__(self) -> None:
         self._counts: dict[int, int] = {}
+        self._fresh: list[int] = []
         self._seen = 0
-        self._stale = 0
-        self._p90 = 0
+        self.p90: int | None = None  # tokens; None before there were ``LEARN_FROM`` answers
 
-    @property
-    def p90(self) -> int | None:
-        """Tokens, or None before there were ``LEARN_FROM`` answers."""
+    def learn(self, output_tokens: int) -> bool:
+        """Whether ``p90`` was worked out anew."""
+        fresh = self._fresh
+        fresh.append(output_tokens)
+        if len(fresh) < self._TOGETHER and self._seen + len(fresh) != self.LEARN_FROM:
+            return False
+        for tokens in fresh:
+            self._count(tokens)
+        fresh.clear()
         if self._seen < self.LEARN_FROM:
-            return None
-        if self._stale >= self._REFRESH or not self._p90:
-            self._p90, self._stale = self._quantile(), 0
-        return self._p90
+            return False
+        self.p90 = self._quantile()
+        return True
 
-    def learn(self, output_tokens: int) -> None:
-        if output_tokens < 1:
-            return
+    def _count(self, output_tokens: int) -> None:
         shift = max(0, output_tokens.bit_length() - 4)
         # the upper end of its step: 8 steps to each power of two, exact up to 15
         step = ((output_tokens >> shift) + 1 << shift) - 1 if shift else output_tokens
         counts = self._counts
         counts[step] = counts.get(step, 0) + 1
         self._seen += 1
-        self._stale += 1
         if self._seen >= self._FADE_AT:
             self._counts = {length: kept for length, count in counts.items() if (kept := count // 2)}
             self._seen = sum(self._counts.values())

@@ -54,9 +54,7 @@ class Governor:
         self._seats = {tenant.id: Seat(tenant, self.shape) for tenant in tenants}
         self._adopt(self.settings)
         self._pool = Pool(self.settings.borrow_headroom_ratio)
-        self._room = WaitingRoom(
-            self._pool, ageing_s=self.settings.queue.ageing_s, overtaken_most=self.settings.overtaken_most
-        )
+        self._room = WaitingRoom(self._pool, self.settings)
         self._rules = RuleBook(self.settings.rules)
         self._treatments: dict[str, Treatment] = {}
         self._owners: dict[int, HeldPermit] = {}
@@ -65,7 +63,7 @@ class Governor:
     def _adopt(self, settings: GovernSettings) -> None:
         self._expected = settings.expected_output_tokens
         self._prompt_weight, self._output_weight = settings.prompt_weight, settings.output_weight
-        self._every = settings.charge_every_tokens
+        self._cached_free = settings.cached_free
 
     # what may change while it runs
 
@@ -141,13 +139,7 @@ class Governor:
         if asked is not None and asked < output:
             output = asked
         prompt = request.prompt_tokens
-        return Charge(
-            tenant_id=tenant.id,
-            model=model,
-            prompt_tokens=prompt,
-            output_tokens=output,
-            blocks=self.shape.held(prompt + output),
-        )
+        return Charge(tenant.id, model, prompt, output, self.shape.held(prompt + output))
 
     def enter(
         self,
@@ -182,12 +174,21 @@ class Governor:
             fair = self._room.fair(rank)
             place = seat.lines[rank] = fair, fair.line(tenant.id, seat.weight)
         fair, line = place
-        permit = HeldPermit(grant, seat, treatment, queue_class, fair, line, self._output_weight, self._every)
-        charge = grant.charge
-        if self._room.best_rank > rank and self._pool.fits(charge.blocks, borrowed=grant.borrowed):
-            fair.serve_at_once(line)
-            self._start(permit)
-            return permit
+        charge, pool, room = grant.charge, self._pool, self._room
+        if (
+            room.best_rank > rank
+            and pool.slots < pool.most_slots
+            and (
+                pool.fits(charge.blocks, borrowed=True)
+                if grant.borrowed
+                else pool.blocks + charge.blocks <= pool.most_blocks or not pool.blocks
+            )
+        ):
+            pool.slots += 1
+            pool.blocks += charge.blocks
+            fair.serve_at_once(line, charge.prompt_tokens * self._prompt_weight)
+            return HeldPermit(grant, seat, treatment, queue_class, fair, line, running=True)
+        permit = HeldPermit(grant, seat, treatment, queue_class, fair, line, running=False)
         self._wait(permit, owner, now_s, deadline_s)
         self._release(now_s)
         if permit.running:  # nothing that waits fits, and this does
@@ -257,12 +258,14 @@ class Governor:
         pool.slots -= 1
         pool.blocks -= charge.blocks
         prompt = prompt_tokens - charge.prompt_tokens
-        if cached_tokens and self.settings.cached_free:
+        if cached_tokens and self._cached_free:
             prompt -= cached_tokens
         work = prompt * self._prompt_weight + permit.uncharged_output(output_tokens) * self._output_weight
-        if work:
+        if work < 0:
             permit.fair.charge(line, work)
-        if ending == "completed" and output_tokens:
+        else:
+            line.counter += work / line.weight
+        if output_tokens and ending == "completed":
             seat.learn(charge.model, output_tokens)
         if seat.to_own and not permit.borrowed:
             self._pass_on(seat, charge.blocks, now_s)
@@ -308,14 +311,6 @@ class Governor:
 
     # within
 
-    def _start(self, permit: HeldPermit) -> None:
-        charge = permit.grant.charge
-        permit.running = True
-        self._pool.slots += 1
-        self._pool.blocks += charge.blocks
-        line = permit.line
-        line.counter += charge.prompt_tokens * self._prompt_weight / line.weight
-
     def _wait(self, permit: HeldPermit, owner: object, now_s: float, deadline_s: float | None) -> None:
         queue, room, seat = self.settings.queue, self._room, permit.seat
         if room.count >= queue.total:
@@ -345,8 +340,11 @@ class Governor:
     def _release(self, now_s: float) -> None:
         """Start all that may start; ``ready`` hands them out."""
         while (permit := self._room.next(now_s)) is not None:
-            permit.waited_s = max(0.0, now_s - permit.entered_s)
-            self._start(permit)
+            charge, line = permit.grant.charge, permit.line
+            self._pool.slots += 1
+            self._pool.blocks += charge.blocks
+            line.counter += charge.prompt_tokens * self._prompt_weight / line.weight
+            permit.has_its_turn(max(0.0, now_s - permit.entered_s))
             self._released.append((permit.owner, permit))
             self._forget(permit)
 

@@ -93,7 +93,7 @@ class LocalMeter:
         account.tokens += tokens
         if borrowed:
             account.borrowed_blocks += blocks
-        return Grant(lease_id=lease_id, tenant_id=tenant_id, charge=charge, borrowed=borrowed, day=day)
+        return Grant(lease_id, tenant_id, charge, borrowed, day)
 
     def settle(self, grant: Grant, *, prompt_tokens: int, output_tokens: int, now_s: float) -> None:  # noqa: ARG002
         """See :meth:`Meter.settle`."""

@@ -18,13 +18,14 @@ class HeldPermit:
     """
 
     __slots__ = (
-        "_charged_output", "_every", "_output_weight", "borrowed", "entered_s", "fair", "give_up_s", "grant", "line",
-        "owner", "priority", "queue_class", "running", "seat", "tenant_id", "treatment", "waited_s", "waiting",
+        "_charged_output", "_waited_s", "borrowed", "entered_s", "fair", "give_up_s", "grant", "line", "owner",
+        "queue_class", "running", "seat", "treatment", "waiting",
     )  # fmt: skip
 
     owner: object
     entered_s: float
     give_up_s: float
+    _waited_s: float
 
     def __init__(
         self,
@@ -34,31 +35,44 @@ class HeldPermit:
         queue_class: QueueClass,
         fair: FairClass,
         line: Line,
-        output_weight: float,
-        every: int,
+        *,
+        running: bool,
     ) -> None:
         self.grant = grant
-        self.tenant_id = grant.tenant_id
         self.seat = seat
         self.treatment = treatment
         self.queue_class = queue_class
-        self.borrowed = grant.borrowed
         self.fair = fair
         self.line = line
-        self.priority = fair.rank
-        self.waited_s = 0.0
-        self.waiting = self.running = False
+        self.borrowed = grant.borrowed
+        self.running = running
+        self.waiting = False
         self._charged_output = 0
-        self._output_weight = output_weight
-        self._every = every
+
+    @property
+    def tenant_id(self) -> str:
+        return self.grant.tenant_id
+
+    @property
+    def priority(self) -> int:
+        return self.fair.rank
+
+    @property
+    def waited_s(self) -> float:
+        return getattr(self, "_waited_s", 0.0)
+
+    def has_its_turn(self, waited_s: float) -> None:
+        """It runs from now on, after so many seconds."""
+        self.running, self._waited_s = True, waited_s
 
     def streamed(self, output_tokens: int) -> None:
         """See :meth:`Permit.streamed`."""
         fresh = output_tokens - self._charged_output
-        if fresh >= self._every and self.running:
+        fair = self.fair
+        if fresh >= fair.charge_every_tokens and self.running:
             self._charged_output = output_tokens
             line = self.line
-            line.counter += fresh * self._output_weight / line.weight
+            line.counter += fresh * fair.output_weight / line.weight
 
     def uncharged_output(self, output_tokens: int) -> int:
         """Tokens of the answer that fairness has not been charged; negative where there were fewer than streamed."""

@@ -12,29 +12,27 @@ class Pool:
     prediction may be wrong, and to wait for ever would be worse.
     """
 
-    __slots__ = (
-        "_borrow_blocks", "_borrow_slots", "_most_blocks", "_most_slots", "_reserve_ratio", "blocks", "slots"
-    )  # fmt: skip
+    __slots__ = ("_borrow_blocks", "_borrow_slots", "_reserve_ratio", "blocks", "most_blocks", "most_slots", "slots")
 
     def __init__(self, reserve_ratio: float) -> None:
         self._reserve_ratio = reserve_ratio
         self.blocks = self.slots = 0
-        self._most_blocks = self._most_slots = self._borrow_blocks = self._borrow_slots = math.inf
+        self.most_blocks = self.most_slots = self._borrow_blocks = self._borrow_slots = math.inf
 
     def resize(self, blocks: int | None, slots: int | None) -> None:
         """So much there is from now on. What runs beyond it goes on; nothing new starts until it fits."""
-        self._most_blocks, self._borrow_blocks = self._bounds(blocks)
-        self._most_slots, self._borrow_slots = self._bounds(slots)
+        self.most_blocks, self._borrow_blocks = self._bounds(blocks)
+        self.most_slots, self._borrow_slots = self._bounds(slots)
 
     def fits(self, blocks: int, *, borrowed: bool) -> bool:
         most_blocks, most_slots = (
-            (self._borrow_blocks, self._borrow_slots) if borrowed else (self._most_blocks, self._most_slots)
+            (self._borrow_blocks, self._borrow_slots) if borrowed else (self.most_blocks, self.most_slots)
         )
         return self.slots < most_slots and (self.blocks + blocks <= most_blocks or not self.blocks)
 
     def slot_free(self) -> bool:
         """Whether any request at all could start."""
-        return self.slots < self._most_slots
+        return self.slots < self.most_slots
 
     def _bounds(self, size: int | None) -> tuple[float, float]:
         """The whole and what may be borrowed of it; of a pool that is not empty, at least one unit."""

@@ -59,7 +59,7 @@ class Seat:
             if len(self.lengths) >= MODELS_REMEMBERED:
                 return
             lengths = self.lengths[model] = OutputLengths()
-        lengths.learn(output_tokens)
-        p90 = lengths.p90
-        if p90 is not None:
-            self.expected[model] = p90
+        if lengths.learn(output_tokens):
+            p90 = lengths.p90
+            if p90 is not None:
+                self.expected[model] = p90

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from roadworthy.route.govern.fair import Line
     from roadworthy.route.govern.permit import HeldPermit
     from roadworthy.route.govern.pool import Pool
+    from roadworthy.route.govern.settings import GovernSettings
 
 _RANK = attrgetter("rank")
 _NOBODY = 2**62
@@ -32,10 +33,11 @@ class WaitingRoom:
     for being large.
     """
 
-    def __init__(self, pool: Pool, *, ageing_s: float, overtaken_most: int) -> None:
+    def __init__(self, pool: Pool, settings: GovernSettings) -> None:
         self.best_rank = _NOBODY
         self.count = 0
-        self._pool, self._ageing_s, self._overtaken_most = pool, ageing_s, overtaken_most
+        self._pool, self._settings = pool, settings
+        self._ageing_s, self._overtaken_most = settings.queue.ageing_s, settings.overtaken_most
         self._classes: dict[int, FairClass] = {}
         self._order: list[FairClass] = []
         self._ageing: deque[tuple[float, HeldPermit]] = deque()
@@ -46,7 +48,10 @@ class WaitingRoom:
     def fair(self, rank: int) -> FairClass:
         fair = self._classes.get(rank)
         if fair is None:
-            fair = self._classes[rank] = FairClass(rank)
+            settings = self._settings
+            fair = self._classes[rank] = FairClass(
+                rank, output_weight=settings.output_weight, charge_every_tokens=settings.charge_every_tokens
+            )
         return fair
 
     def classes(self) -> tuple[FairClass, ...]:
@@ -75,7 +80,7 @@ class WaitingRoom:
     def move(self, permit: HeldPermit, fair: FairClass, line: Line, now_s: float) -> None:
         """``permit`` waits in another class from now on."""
         old_fair, old_line = permit.fair, permit.line
-        permit.fair, permit.line, permit.priority = fair, line, fair.rank
+        permit.fair, permit.line = fair, line
         old_fair.drop(old_line)
         self._closed(old_fair)
         self._put(permit, now_s)

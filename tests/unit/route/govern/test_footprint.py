@@ -65,11 +65,10 @@ def test_nothing_is_said_of_answers_before_enough_were_seen() -> None:
 def test_the_percentile_is_the_answers_own_within_one_step(spread: tuple[int, int]) -> None:
     lengths, seen = OutputLengths(), []
     rng = random.Random(1)
-    for _ in range(1_000):
+    for _ in range(1_008):
         seen.append(rng.randint(*spread))
         lengths.learn(seen[-1])
-    exact = sorted(seen)[899]
-    lengths._stale = 10**6  # as if enough had come since it was last worked out
+    exact = sorted(seen)[907]
     found = lengths.p90
     assert found is not None
     assert exact <= found <= exact * 1.13 + 1
@@ -82,10 +81,3 @@ def test_the_percentile_follows_answers_that_change() -> None:
     for _ in range(6_000):
         lengths.learn(10)
     assert lengths.p90 == 10
-
-
-def test_an_answer_without_tokens_teaches_nothing() -> None:
-    lengths = OutputLengths()
-    for _ in range(100):
-        lengths.learn(0)
-    assert lengths.p90 is None
