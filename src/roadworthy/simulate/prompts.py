@@ -18,8 +18,13 @@ BYTES_PER_TOKEN = 4
 """English text has about four bytes a token; it is what routing assumes before it has seen ``usage``."""
 
 
+_FIRST_BOUND_TOKENS = BOUNDS_BYTES[0] // BYTES_PER_TOKEN
+
+
 def prompt_keys(segments: tuple[Segment, ...], salt: int) -> tuple[int, ...]:
     """Keys of the beginnings of a prompt, as ``route.prefix.prefix_keys`` would cut it."""
+    if len(segments) == 1 and segments[0].tokens < _FIRST_BOUND_TOKENS:
+        return ()
     keys: list[int] = []
     crc = at_tokens = start_tokens = 0
     bounds = iter(BOUNDS_BYTES)

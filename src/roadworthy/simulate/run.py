@@ -151,7 +151,7 @@ class _Run:
         gate.fleet_changed(fleet.engines)
 
     def to_the_end(self) -> None:
-        fleet, timetable, gate = self._fleet, self._timetable, self._gate
+        fleet, timetable = self._fleet, self._timetable
         while True:
             until_s = timetable.next_s()
             told = fleet.run(until_s)
