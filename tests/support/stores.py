@@ -68,24 +68,37 @@ class Server:
 
     def freeze(self) -> None:
         """The process answers nobody, and its sockets stay open: what a partition looks like from the client."""
-        os.killpg(self.process.pid, signal.SIGSTOP)
+        self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        os.killpg(self.process.pid, signal.SIGCONT)
+        self._signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        self._signal(signal.SIGKILL)
         self.process.wait()
 
+    def _signal(self, number: signal.Signals) -> None:
+        """To the process and its children: PostgreSQL's lead process groups of their own."""
+        for pid in (self.process.pid, *_children(self.process.pid)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
     def stop(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGCONT)
-            self.process.send_signal(signal.SIGINT)
+        self.thaw()
+        self.process.send_signal(signal.SIGINT)
         try:
             self.process.wait(10)
         except subprocess.TimeoutExpired:
             self.kill()
+
+
+def _children(parent: int) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            if int(path.read_text().rpartition(")")[2].split()[1]) == parent:
+                found.append(int(path.parent.name))
+    return found
 
 
 def redis_program() -> str:

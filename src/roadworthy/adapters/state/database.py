@@ -1,7 +1,7 @@
 """A database by its URL: SQLite in WAL mode, or PostgreSQL; transactions whose errors name the place.
 
 A SQLite file that is deleted or replaced while it is open would be written to by nobody's name: it is looked at before
-every transaction. A PostgreSQL server that is frozen would be waited for without end: its connection is shut.
+every transaction.
 
 SQLite's transactions are opened as ``BEGIN IMMEDIATE`` where something will be written: a transaction that reads first
 and writes later is turned away at once when another wrote in between, however long it is willing to wait.
@@ -9,12 +9,8 @@ and writes later is turned away at once when another wrote in between, however l
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
-import os
-import socket
 import sqlite3
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,8 +49,8 @@ class Database:
     ) -> None:
         parsed = _parsed(url)
         self.place = parsed.set(drivername=parsed.get_backend_name()).render_as_string(hide_password=True)
+        self.target = parsed.set(drivername=parsed.get_backend_name()).render_as_string(hide_password=False)
         self.file = Path(parsed.database) if parsed.get_backend_name() == "sqlite" and parsed.database else None
-        self._answer_timeout_s = answer_timeout_s
         self._inode: int | None = None
         if self.file is not None:
             self.engine = _sqlite(self.file, lock_timeout_s, lambda: self._inode is None)
@@ -73,7 +69,7 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
         """A transaction that only reads, and sees one moment. Raises Temporary."""
-        with self._told(), self.engine.connect() as connection, connection.begin(), self._watched(connection):
+        with self._told(), self.engine.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
@@ -81,7 +77,7 @@ class Database:
         """A transaction that writes: all of it or nothing. Raises Temporary."""
         with self._told(), self.engine.connect() as connection:
             connection = connection.execution_options(writes=True)
-            with connection.begin(), self._watched(connection):
+            with connection.begin():
                 yield connection
 
     def close(self) -> None:
@@ -99,21 +95,6 @@ class Database:
             self._inode = inode
 
     @contextmanager
-    def _watched(self, connection: sa.Connection) -> Iterator[None]:
-        """Shut the connection when a server keeps a transaction waiting for much longer than it said it would."""
-        if self.sqlite:
-            yield
-            return
-        driver: Any = connection.connection.driver_connection
-        watch = threading.Timer(self._answer_timeout_s + 1.0, shut, (driver,))
-        watch.daemon = True
-        watch.start()
-        try:
-            yield
-        finally:
-            watch.cancel()
-
-    @contextmanager
     def _told(self) -> Iterator[None]:
         self._look_at_file()
         try:
@@ -124,12 +105,6 @@ class Database:
             raise trouble(self.place, error) from error
         except PoolTimeout as error:
             raise trouble(self.place, error) from error
-
-
-def shut(connection: Any) -> None:
-    """Make whoever waits on this psycopg connection stop waiting; called from another thread."""
-    with contextlib.suppress(Exception), socket.socket(fileno=os.dup(connection.fileno())) as wire:
-        wire.shutdown(socket.SHUT_RDWR)
 
 
 def _of_the_store(error: DBAPIError) -> bool:
@@ -186,9 +161,11 @@ def _sqlite(file: Path, lock_timeout_s: float, may_make: Callable[[], bool]) -> 
 
 
 def _postgresql(url: sa.URL, lock_timeout_s: float, answer_timeout_s: float) -> sa.Engine:
+    from roadworthy.adapters.state.patience import connect
+
     ms = {"lock_timeout": lock_timeout_s, "statement_timeout": answer_timeout_s}
-    defaults: dict[str, Any] = {
-        "connect_timeout": 5,
+    arguments: dict[str, Any] = {
+        "connect_timeout": max(2, min(5, int(answer_timeout_s))),  # libpq takes whole seconds, and 2 at least
         "application_name": "roadworthy",
         "options": " ".join(f"-c {name}={int(seconds * 1000)}" for name, seconds in ms.items()),
         "tcp_user_timeout": int(answer_timeout_s * 1000),
@@ -196,5 +173,9 @@ def _postgresql(url: sa.URL, lock_timeout_s: float, answer_timeout_s: float) -> 
         "keepalives_interval": 5,
         "keepalives_count": 3,
     }
-    arguments = {name: value for name, value in defaults.items() if name not in url.query}
-    return sa.create_engine(url, connect_args=arguments, pool_size=2, max_overflow=4, pool_pre_ping=True)
+    ours = {name: value for name, value in arguments.items() if name not in url.query}
+    target = url.set(drivername="postgresql").render_as_string(hide_password=False)
+    return sa.create_engine(
+        "postgresql+psycopg://", creator=lambda: connect(target, answer_timeout_s=answer_timeout_s + 1.0, **ours),
+        pool_size=2, max_overflow=4, pool_pre_ping=True,
+    )  # fmt: skip

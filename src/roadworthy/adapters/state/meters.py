@@ -42,7 +42,9 @@ async def open_meter(
 
 def store_at(url: str, *, clock: Callable[[], int] | None = None) -> Store:
     """The store that ``url`` names; ``clock`` (microseconds of the epoch) in place of its own time, for tests."""
-    scheme = url.partition("://")[0]
+    scheme, separator, _ = url.partition("://")
+    if not separator:
+        raise SpecError(f"gateway.shared_url: {url!r} is no URL, wanted {KINDS}", hint=f"write {KINDS}")
     if scheme in REDIS_SCHEMES:
         if importlib.util.find_spec("redis") is None:
             raise Unsupported(

@@ -53,9 +53,9 @@ class RedisStore:
             self._client = Redis.from_url(
                 f"{known}://{rest}",
                 socket_connect_timeout=CONNECT_TIMEOUT_S,
-                socket_keepalive=True,
                 retry=Retry(NoBackoff(), 0),
                 client_name="roadworthy",
+                **({} if known == "unix" else {"socket_keepalive": True}),
             )
         except ValueError as error:
             raise SpecError(f"gateway.shared_url: {self.place}: {error}", hint="redis://HOST:PORT/0") from error

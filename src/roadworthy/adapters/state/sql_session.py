@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from roadworthy.adapters.state.database import Database, shut
+from roadworthy.adapters.state.database import Database
 from roadworthy.adapters.state.sql_steps import LEASES, TABLES, TENANTS
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 LOCK_TIMEOUT_S = 0.4
 """Below the time after which a store counts as gone: who waits for a lock is told that it is a lock."""
 
+ANSWER_TIMEOUT_S = 2.0
 SUFFIX = ".limits"
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
@@ -31,8 +32,7 @@ def session_at(url: str, clock: Callable[[], int] | None) -> Session:
     database = Database(url)  # reads and checks the URL; connects nothing
     if database.file is not None:
         return SqliteSession(database.file.with_name(database.file.name + SUFFIX), clock)
-    url = database.engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
-    return PostgresSession(url, database.place, clock)
+    return PostgresSession(database.target, database.place, clock)
 
 
 class SqliteSession:
@@ -132,16 +132,17 @@ class PostgresSession:
         self._now_us: int | None = None
 
     def open(self) -> None:
-        import psycopg
+        from roadworthy.adapters.state.patience import connect
 
         lock_ms = int(LOCK_TIMEOUT_S * 1000)
-        self._connection = psycopg.connect(
+        self._connection = connect(
             self._url,
+            answer_timeout_s=ANSWER_TIMEOUT_S,
             autocommit=True,
             connect_timeout=2,
             application_name="roadworthy limits",
             # a worker that is stopped in the middle of a transaction must not hold a tenant for the others
-            options=f"-c lock_timeout={lock_ms} -c statement_timeout=2000 -c idle_in_transaction_session_timeout=1000",
+            options=f"-c lock_timeout={lock_ms} -c statement_timeout=1500 -c idle_in_transaction_session_timeout=1000",
             tcp_user_timeout=2000,
         )
         self.begin()
@@ -173,6 +174,8 @@ class PostgresSession:
 
     def interrupt(self) -> None:
         """Shut the socket: a server that is frozen would be waited for without end."""
+        from roadworthy.adapters.state.patience import shut
+
         if self._connection is not None:
             shut(self._connection)
 

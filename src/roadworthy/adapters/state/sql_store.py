@@ -147,13 +147,19 @@ class SqlStore:
         return together
 
     def _answers(self, together: Sequence[_Asked]) -> list[Reply | Exception]:
+        """The replies, or errors in their place. A connection that broke on the way is mended once, since every step
+        may be asked again; and a step that no store can take does not hold up the others."""
         try:
             return self._transaction(together)
         except Exception as error:
-            if len(together) == 1 or not self._open:
+            broken = self._session.breaks and not self._open
+            if (len(together) == 1 and not broken) or not (self._open or broken):
                 return [self._told_error(error)] * len(together)
         replies: list[Reply | Exception] = []
         for one in together:
+            if one.answer.done():  # who asked did not wait so long
+                replies.append([])
+                continue
             try:
                 replies += self._transaction([one])
             except Exception as error:

@@ -41,8 +41,8 @@ end
 row.rt, row.tt, row.u = rt, tt, row.u + tokens
 if kv >= 0 and row.b + c.blocks > kv then c.borrowed = 1 end
 hold(c)
+redis.call('ZADD', KEYS[2], whole(now + ttl), id) -- first of all writes: a server that is full says so here
 redis.call('ZREM', KEYS[4], id)
-redis.call('ZADD', KEYS[2], whole(now + ttl), id)
 keep_charge(id, c)
 save()
 return {1, row.e, row.d, c.borrowed}
