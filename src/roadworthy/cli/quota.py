@@ -34,7 +34,7 @@ def show(client: AdminClient, as_json: bool, tenant: str | None) -> int:
         else:
             _print([quota])
         return 0
-    now = {one["id"]: one for one in client.get("/api/live")["tenants"]}
+    now = {one["id"]: one for one in client.get("/api/live", idle="true")["tenants"]}
     quotas = [
         {
             "tenant": one["id"],

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from roadworthy.adapters.admin_client import AdminClient
 
 
+PAGE = 1000
+
+
 @click.group()
 def command() -> None:
     """List, watch and change the tenants of a running gateway."""
@@ -52,7 +55,7 @@ def top(client: AdminClient, as_json: bool, once: bool, interval: float, idle: b
     from roadworthy.cli.output import print_json
     from roadworthy.cli.tenants_top import show_once, watch
 
-    live = client.get("/api/live")
+    live = client.get("/api/live", idle="true" if idle else None)
     if as_json:
         print_json(live)
     elif once or not sys.stdout.isatty():
@@ -193,10 +196,10 @@ def audit(client: AdminClient, as_json: bool, tenant: str | None, limit: int) ->
 
 def all_pages(client: AdminClient, path: str, name: str, **query: Any) -> dict[str, Any]:
     """An answer with all that the API gives page by page."""
-    found: dict[str, Any] = client.get(path, limit=10_000, **query)
+    found: dict[str, Any] = client.get(path, limit=PAGE, **query)
     after = found.pop("next")
     while after is not None:
-        page = client.get(path, limit=10_000, after=after, **query)
+        page = client.get(path, limit=PAGE, after=after, **query)
         found[name] += page[name]
         after = page["next"]
     return found

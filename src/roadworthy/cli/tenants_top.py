@@ -48,7 +48,7 @@ def watch(
                 sleep(interval_s)
                 trouble = ""
                 try:
-                    live = client.get("/api/live")
+                    live = client.get("/api/live", idle="true" if idle else None)
                 except RoadworthyError as error:
                     trouble = str(error)
                 shown.update(screen_of(client.url, live, trouble, idle=idle))
@@ -75,18 +75,16 @@ def table_of(tenants: Sequence[dict[str, Any]], *, idle: bool) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    shown = [one for one in tenants if idle or _is_busy(one) or one["requests"] or one["refused"]]
     table = Table(
-        box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), caption=_caption(tenants, len(shown)),
-        caption_justify="left",
-    )  # fmt: skip
+        box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), caption=_caption(tenants, idle), caption_justify="left"
+    )
     table.add_column("tenant", no_wrap=True)
     for name in (
         "in flight", "waiting", "borrowed", "blocks", "of quota", "tokens/min", "today", "TTFT p50", "p99", "requests",
         "refused", "failed",
     ):  # fmt: skip
         table.add_column(name, justify="right", no_wrap=True)
-    for one in sorted(shown, key=lambda one: (-one["in_flight"] - one["waiting"], -one["tokens_per_min"], one["id"])):
+    for one in sorted(tenants, key=lambda one: (-one["in_flight"] - one["waiting"], -one["tokens_per_min"], one["id"])):
         table.add_row(
             one["id"],
             _count(one["in_flight"]),
@@ -105,15 +103,10 @@ def table_of(tenants: Sequence[dict[str, Any]], *, idle: bool) -> Table:
     return table
 
 
-def _is_busy(one: dict[str, Any]) -> bool:
-    return bool(one["in_flight"] or one["waiting"] or one["tokens_per_min"])
-
-
-def _caption(tenants: Sequence[dict[str, Any]], shown: int) -> str:
+def _caption(tenants: Sequence[dict[str, Any]], idle: bool) -> str:
     running, waiting = (sum(one[name] for one in tenants) for name in ("in_flight", "waiting"))
-    rest = len(tenants) - shown
-    left_out = f"; {rest} without a request are left out, --idle shows them" if rest else ""
-    return f"{len(tenants)} tenants, {running:,} requests in flight, {waiting:,} waiting{left_out}"
+    what = "tenants" if idle else "tenants that asked for something (--idle shows all)"
+    return f"{len(tenants)} {what}, {running:,} requests in flight, {waiting:,} waiting"
 
 
 def _of_quota(one: dict[str, Any]) -> Any:

@@ -108,7 +108,10 @@ def error_answer(error: AdminError, headers: Mapping[str, str] | None = None) ->
 
 def json_answer(value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """``value`` as JSON; what JSON cannot say (NaN, infinity) is null. Nobody may keep a copy."""
-    text = json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        text = json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return Response(
         text.encode(errors="backslashreplace"),
         status_code=status,

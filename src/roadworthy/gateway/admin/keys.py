@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from roadworthy.gateway.admin.answers import AdminError
@@ -20,7 +21,7 @@ from roadworthy.gateway.admin.schemas import (
     record,
     ref,
 )
-from roadworthy.gateway.admin.tenants import entry_of
+from roadworthy.gateway.admin.tenants import MOST_LISTED, entry_of
 from roadworthy.gateway.admin.texts import key_json, key_state
 from roadworthy.route.keys import ID_BYTES, SECRET_BYTES, issued, revoked, superseded
 
@@ -100,13 +101,9 @@ def _require_another_admin(roster: Roster, key: ApiKey, call: Call) -> None:
 
 async def _list(call: Call) -> Any:
     roster, now_s = call.desk.roster, call.desk.now_s()
-    tenant_id, state, after = call.given["tenant"], call.given["state"], call.given["after"]
-    found = [
-        one
-        for one in sorted(roster.keys(tenant_id), key=lambda one: one.id)
-        if (after is None or one.id > after) and (state == "all" or key_state(one, now_s) == state)
-    ]
-    limit = call.given["limit"]
+    state, limit = call.given["state"], call.given["limit"]
+    behind = roster.key_page(call.given["after"], call.given["tenant"])
+    found = list(islice((one for one in behind if state in ("all", key_state(one, now_s))), limit + 1))
     return {
         "keys": [key_json(one, now_s) for one in found[:limit]],
         "next": found[limit - 1].id if len(found) > limit else None,
@@ -225,7 +222,7 @@ OPERATIONS = (
                 doc="Keys in this state only.", default="all",
             ),
             Parameter(
-                name="limit", place="query", schema={"type": "integer", "minimum": 1, "maximum": 10_000},
+                name="limit", place="query", schema={"type": "integer", "minimum": 1, "maximum": MOST_LISTED},
                 doc="Most of them in one answer.", default=1000,
             ),
             Parameter(name="after", place="query", schema=KEY_ID, doc="Go on behind this id, the answer's next."),

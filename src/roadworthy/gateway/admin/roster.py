@@ -7,14 +7,16 @@ the document says, until it is reset.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, fields, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 from roadworthy.route.keys import Change
 from roadworthy.spec.values import Tenant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from roadworthy.route.keys import ApiKey
     from roadworthy.route.registry import TenantRow
@@ -70,10 +72,13 @@ class Roster:
         self._keys: dict[str, ApiKey] = {}
         self._of_tenant: dict[str, dict[str, ApiKey]] = {}
         self._admin_keys: dict[str, ApiKey] = {}
+        self._ids, self._key_ids = _Ordered(), _Ordered()
         for key in keys:
             self._remember(key)
         for tenant_id in self._document.keys() | self._rows.keys():
             self._judge(tenant_id)
+        self._ids.fill(self._entries)
+        self._key_ids.fill(self._keys)
 
     # what it tells
 
@@ -82,6 +87,16 @@ class Roster:
 
     def entries(self) -> list[Entry]:
         return [self._entries[tenant_id] for tenant_id in sorted(self._entries)]
+
+    def page(self, after: str | None, most: int) -> list[Entry]:
+        """Those behind the id ``after``, at most so many, by id."""
+        return [self._entries[tenant_id] for tenant_id in islice(self._ids.behind(after), most)]
+
+    def key_page(self, after: str | None, tenant_id: str | None = None) -> Iterator[ApiKey]:
+        """Keys behind the id ``after``, by id: of one tenant, or all."""
+        if tenant_id is None:
+            return (self._keys[key_id] for key_id in self._key_ids.behind(after))
+        return (one for one in sorted(self.keys(tenant_id), key=lambda one: one.id) if after is None or one.id > after)
 
     def row(self, tenant_id: str) -> TenantRow | None:
         """What administrators said of it, if anything."""
@@ -148,7 +163,9 @@ class Roster:
             self._rows.pop(tenant_id, None)
         for tenant_id in touched:
             self._judge(tenant_id)
+            (self._ids.add if tenant_id in self._entries else self._ids.remove)(tenant_id)
         for key in keys:
+            self._key_ids.add(key.id)
             self._remember(key)
         now = {tenant_id: self._entries.get(tenant_id) for tenant_id in touched}
         return Change(
@@ -166,6 +183,7 @@ class Roster:
         gone = []
         for key_id in key_ids:
             key = self._keys.pop(key_id, None)
+            self._key_ids.remove(key_id)
             self._admin_keys.pop(key_id, None)
             if key is not None and key.tenant_id is not None:
                 self._of_tenant.get(key.tenant_id, {}).pop(key_id, None)
@@ -195,3 +213,26 @@ class Roster:
             self._admin_keys[key.id] = key
         else:
             self._of_tenant.setdefault(key.tenant_id, {})[key.id] = key
+
+
+class _Ordered:
+    """Ids in order, for pages: a hundred thousand are not sorted anew for each."""
+
+    def __init__(self) -> None:
+        self._ids: list[str] = []
+
+    def fill(self, ids: Iterable[str]) -> None:
+        self._ids = sorted(ids)
+
+    def add(self, one: str) -> None:
+        at = bisect_left(self._ids, one)
+        if self._ids[at : at + 1] != [one]:
+            self._ids.insert(at, one)
+
+    def remove(self, one: str) -> None:
+        at = bisect_left(self._ids, one)
+        if self._ids[at : at + 1] == [one]:
+            del self._ids[at]
+
+    def behind(self, after: str | None) -> Iterator[str]:
+        return islice(self._ids, 0 if after is None else bisect_right(self._ids, after), None)

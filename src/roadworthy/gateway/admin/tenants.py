@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from roadworthy.gateway.admin.operations import Call
     from roadworthy.gateway.admin.roster import Entry, Roster
 
-MOST_LISTED = 10_000
+MOST_LISTED = 1_000
+"""In one answer: it is made between two events of a stream."""
 
 
 def entry_of(roster: Roster, tenant_id: str) -> Entry:
@@ -107,8 +108,8 @@ def _plain(value: Any) -> Any:
 
 
 async def _list(call: Call) -> Any:
-    after, limit = call.given["after"], call.given["limit"]
-    found = [one for one in call.desk.roster.entries() if after is None or one.tenant.id > after]
+    limit = call.given["limit"]
+    found = call.desk.roster.page(call.given["after"], limit + 1)
     return {
         "tenants": [tenant_json(one, call.desk) for one in found[:limit]],
         "next": found[limit - 1].tenant.id if len(found) > limit else None,
@@ -206,7 +207,10 @@ async def _reset(call: Call) -> Any:
 
 
 async def _live(call: Call) -> Any:
-    return {"at": time_text(call.desk.now_s()), "tenants": await call.desk.tenants_view()}
+    found = await call.desk.tenants_view()
+    if call.given["idle"] == "false":
+        found = [one for one in found if any(one[name] for name in _USED)]
+    return {"at": time_text(call.desk.now_s()), "tenants": found}
 
 
 async def _quota(call: Call) -> Any:
@@ -225,6 +229,7 @@ async def _set_quota(call: Call) -> Any:
     return await _quota(call)
 
 
+_USED = ("in_flight", "waiting", "requests", "refused", "tokens_today")
 _TENANT = Parameter(name="tenant", place="path", schema=TENANT_ID, doc="The tenant's id.")
 _IF_MATCH = Parameter(
     name="If-Match", place="header", schema={"type": "string", "pattern": '^("[0-9]{1,9}"|[0-9]{1,9})$'},
@@ -292,7 +297,14 @@ OPERATIONS = (
         doc="Nothing in progress is cut: a lower limit is kept to as requests end.",
     ),
     Operation(
-        name="live", method="GET", path="/api/live", handle=_live, answer=listed("tenants", ref("Live"), at=TIME),
+        name="live", method="GET", path="/api/live", handle=_live,
+        parameters=(
+            Parameter(
+                name="idle", place="query", schema={"type": "string", "enum": ["true", "false"]}, default="false",
+                doc="Whether tenants are told of that have not asked for anything since the start, nor today.",
+            ),
+        ),
+        answer=listed("tenants", ref("Live"), at=TIME),
         summary="What each tenant holds and uses now.",
     ),
 )  # fmt: skip
