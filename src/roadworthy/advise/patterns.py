@@ -82,12 +82,13 @@ class _Wave:
         self._mean_per_s = mean_per_s
         self._amplitude = (peak_ratio - 1) / (peak_ratio + 1)
         self._turn_per_s = 2 * math.pi / period_s
+        self._latest_s = 0.0
 
     def time_of(self, area: float) -> float:
-        """When the cumulated rate reaches ``area``: halved until the error is under a microsecond."""
+        """When the cumulated rate reaches ``area``, which rises from call to call: halved to under a microsecond."""
         swing_s = self._amplitude / self._turn_per_s
-        low_s = max(0.0, area / self._mean_per_s - swing_s)
-        high_s = area / self._mean_per_s + swing_s
+        low_s = max(self._latest_s, area / self._mean_per_s - swing_s)
+        high_s = max(self._latest_s, area / self._mean_per_s + swing_s)
         while high_s - low_s > 1e-6:
             middle_s = (low_s + high_s) / 2
             if middle_s in (low_s, high_s):  # floats have no more to give, days into the run
@@ -96,6 +97,7 @@ class _Wave:
                 low_s = middle_s
             else:
                 high_s = middle_s
+        self._latest_s = high_s
         return high_s
 
     def _area(self, time_s: float) -> float:
