@@ -20,6 +20,6 @@ def test_every_order_of_steps_ends_where_the_model_ends(bench: Bench) -> None:
     run_state_machine_as_test(
         lambda: MeterMachine(bench, f"model-{run}-{next(number)}"),
         settings=settings(
-            max_examples=30, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=20, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )

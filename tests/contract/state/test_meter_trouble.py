@@ -8,6 +8,7 @@ import sys
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ import pytest
 from roadworthy.adapters.state.meters import open_meter, store_at
 from roadworthy.core.errors import Refused, SpecError, Temporary, Unsupported
 from roadworthy.route.govern.values import Grant, Limits
-from support.meters import charge
+from support.meters import SHARED, charge
 from support.stores import Server, redis_program, running_redis, valkey_program
 
 from .conftest import url_of  # type: ignore[import-not-found]
@@ -314,35 +315,66 @@ async def main(url, tenant, ttl_s):
         print(asked_s, flush=True)
         await asyncio.sleep(ttl_s / 3)
         asked_s = time.monotonic()
-        assert await meter.renew([grant]) == ()
+        if await meter.renew([grant]):
+            print("out", flush=True)
+            return
 
 asyncio.run(main(sys.argv[1], sys.argv[2], float(sys.argv[3])))
 """
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres", "redis", "valkey"])
 def test_the_slot_of_a_killed_holder_comes_back_within_the_ttl_and_never_before(
-    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+    request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    url, tenant, ttl_s = url_of(kind, request, tmp_path), f"killed-{uuid.uuid4().hex[:8]}", 0.9
+    """On every kind of store, side by side: most of it is waiting."""
+    urls = [url_of(kind, request, tmp_path) for kind in SHARED]
+    with ThreadPoolExecutor(len(urls)) as pool:
+        for done in [pool.submit(hold_and_kill, url) for url in urls]:
+            done.result()
 
-    async def test(holder: subprocess.Popen[str]) -> None:
-        async with meter_at(url, ttl_s=ttl_s, answer_timeout_s=10) as meter:
-            assert holder.stdout is not None
-            for _ in range(5):  # longer than the TTL: it is renewals that keep it
-                renewed_s = float(holder.stdout.readline())
-                with pytest.raises(Refused, match="has 1 requests running"):
-                    await meter.acquire(ONE, charge(tenant), "other")
-            holder.kill()
-            rest = holder.stdout.read().split()
-            renewed_s = float(rest[-1]) if rest else renewed_s
-            back_s = await slot_is_back(meter, tenant)
-            # the last renewal reached the store no earlier than it was sent, so this holds on a machine however slow
-            assert ttl_s - 0.001 <= back_s - renewed_s < LIMIT_S
 
-    command = [sys.executable, "-c", HOLDER, url, tenant, str(ttl_s)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
-        run(lambda: test(holder))
+def hold_and_kill(url: str) -> None:
+    """A machine too busy to renew in time is no finding: then again, with a longer TTL."""
+    for ttl_s in (0.9, 3.0, 9.0):
+        tenant = f"killed-{uuid.uuid4().hex[:8]}"
+        command = [sys.executable, "-c", HOLDER, url, tenant, str(ttl_s)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+            try:
+                run(lambda holder=holder, tenant=tenant, ttl_s=ttl_s: watch(holder, url, tenant, ttl_s))  # type: ignore[misc]
+            except RanOut:
+                continue
+            finally:
+                holder.kill()
+        return
+    raise AssertionError("no holder could renew within 3 s")
+
+
+class RanOut(Exception):
+    """The holder was too slow to renew."""
+
+
+async def watch(holder: subprocess.Popen[str], url: str, tenant: str, ttl_s: float) -> None:
+    def told(line: str) -> float:
+        if not line.strip() or "out" in line:
+            raise RanOut
+        return float(line)
+
+    assert holder.stdout is not None
+    async with meter_at(url, ttl_s=ttl_s, answer_timeout_s=10) as meter:
+        for _ in range(5):  # longer than the TTL: it is renewals that keep it
+            renewed_s = told(holder.stdout.readline())
+            try:
+                await meter.acquire(ONE, charge(tenant), "other")
+            except Refused:
+                continue
+            told(holder.stdout.readline())
+            raise AssertionError("the slot was given twice")
+        holder.kill()
+        for line in holder.stdout.read().splitlines():
+            renewed_s = told(line)
+        back_s = await slot_is_back(meter, tenant)
+        # the last renewal reached the store no earlier than it was sent, so this holds on a machine however slow
+        assert ttl_s - 0.001 <= back_s - renewed_s < LIMIT_S
 
 
 async def slot_is_back(meter: SharedMeter, tenant: str) -> float:
