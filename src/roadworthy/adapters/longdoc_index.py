@@ -24,9 +24,10 @@ from roadworthy.longdoc.search import SearchIndex, is_chinese
 if TYPE_CHECKING:
     from roadworthy.adapters.longdoc_store import DocumentStore
 
-PREFIX = "index-5-"
+PREFIX = "index-6-"
 """With the version of the format."""
 
+_PLACES = ("ids", "documents", "beside", "chinese")
 _LEXICAL = ("terms", "offsets", "units", "weights")
 _DENSE = ("matrix", "present", "crowding", "projection", "reduced")
 
@@ -73,6 +74,7 @@ def build_index(store: DocumentStore) -> SearchIndex:
     beside = [before == after for before, after in pairwise(headings)]
     return SearchIndex(
         ids=numpy.array(ids, dtype=numpy.int64), lexical=build_lexical(tuple(store.term_counts())),
+        documents=numpy.unique([one[0] for one in headings], return_inverse=True)[1].astype(numpy.int64),
         beside=numpy.array(beside, dtype=numpy.bool_), chinese=numpy.array(chinese, dtype=numpy.bool_), dense=dense,
     )  # fmt: skip
 
@@ -81,9 +83,8 @@ def _write(index: SearchIndex, folder: Path) -> None:
     """Whole or not at all: another process may be making the same one."""
     made = Path(tempfile.mkdtemp(prefix=".index-", dir=folder.parent))
     try:
-        numpy.save(made / "ids.npy", index.ids)
-        numpy.save(made / "beside.npy", index.beside)
-        numpy.save(made / "chinese.npy", index.chinese)
+        for name in _PLACES:
+            numpy.save(made / f"{name}.npy", getattr(index, name))
         for name in _LEXICAL:
             numpy.save(made / f"{name}.npy", getattr(index.lexical, name))
         for name in _DENSE if index.dense is not None else ():
@@ -104,9 +105,7 @@ def _read(folder: Path) -> SearchIndex:
         return numpy.asarray(array)
 
     return SearchIndex(
-        ids=mapped("ids"),  # type: ignore[arg-type]
-        beside=mapped("beside"),  # type: ignore[arg-type]
-        chinese=mapped("chinese"),  # type: ignore[arg-type]
+        **{name: mapped(name) for name in _PLACES},  # type: ignore[arg-type]
         lexical=LexicalIndex(**{name: mapped(name) for name in _LEXICAL}, size=about["units"]),  # type: ignore[arg-type]
         dense=DenseIndex(**{name: mapped(name) for name in _DENSE}) if about["vectors"] else None,  # type: ignore[arg-type]
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy
 from numpy.typing import NDArray
 
-CROWDING_WEIGHT = 0.65
+CROWDING_WEIGHT = 0.55
 NEAREST = 10
 MOST_REFERENCES = 4_000
 """Units that crowding is measured against, in larger libraries a sample."""

@@ -5,11 +5,17 @@ from __future__ import annotations
 import numpy
 from numpy.typing import NDArray
 
-LEXICAL_WEIGHT = 0.2
+LEXICAL_WEIGHT = 0.14
 """Measured best beside the bundled embedding (docs/concepts/longdoc.md): words are weak on everyday questions."""
 
-NEIGHBOUR_WEIGHT = 0.1
+NEIGHBOUR_WEIGHT = 0.075
 """What a unit gets of the score of the one before and the one after it under the same heading."""
+
+DOCUMENT_WEIGHT = 1.0
+DOCUMENT_UNITS = 10
+LEADING = 300
+"""A document's standing in a question is the mean of its ten best units among the 300 best of all; what it lacks
+against the best document's is taken off its units."""
 
 Floats = NDArray[numpy.float32]
 
@@ -21,22 +27,43 @@ def standardised(scores: Floats, among: NDArray[numpy.bool_]) -> Floats:
     return (scores - those.mean()) / numpy.float32(spread) if spread > 1e-9 else numpy.zeros_like(scores)
 
 
-def fused(lexical: Floats, dense: Floats | None, beside: NDArray[numpy.bool_], among: NDArray[numpy.bool_]) -> Floats:
+def fused(
+    lexical: Floats,
+    dense: Floats | None,
+    *,
+    documents: NDArray[numpy.int64],
+    beside: NDArray[numpy.bool_],
+    among: NDArray[numpy.bool_],
+) -> Floats:
     """One score a unit; without ``dense`` words alone decide.
 
     Args:
+        documents: which document each unit is of, counted from 0.
         beside: unit i + 1 stands next to unit i, in the same document and under the same heading.
         among: units in the question's language. Those in others lie so far off that they would set the scale.
     """
     total = standardised(lexical, among)
     if dense is not None:
         total = LEXICAL_WEIGHT * total + (1 - LEXICAL_WEIGHT) * standardised(dense, among)
+        total += DOCUMENT_WEIGHT * _standing(total, documents)
     if not len(beside):
         return total
     widened = total.copy()
     widened[1:] += NEIGHBOUR_WEIGHT * total[:-1] * beside
     widened[:-1] += NEIGHBOUR_WEIGHT * total[1:] * beside
     return widened
+
+
+def _standing(scores: Floats, documents: NDArray[numpy.int64]) -> Floats:
+    """What each unit's document lacks against the best document: 0 or less."""
+    leading = numpy.array(best(scores, LEADING))
+    floor = float(scores[leading[-1]])
+    standing = numpy.full(int(documents[-1]) + 1, floor, dtype=numpy.float32)
+    for document in numpy.unique(documents[leading]):
+        top = scores[leading[documents[leading] == document]][:DOCUMENT_UNITS]
+        standing[document] = (float(top.sum()) + floor * (DOCUMENT_UNITS - len(top))) / DOCUMENT_UNITS
+    lacking: Floats = (standing - standing.max())[documents]
+    return lacking
 
 
 def best(scores: Floats, limit: int) -> list[int]:

@@ -48,6 +48,7 @@ class SearchIndex:
 
     Args:
         ids: of units, ascending (int64).
+        documents: which document each is of, counted from 0 and ascending (int64).
         beside: whether a unit and the next one stand under the same heading (one fewer than units).
         chinese: whether it is written in Chinese.
         dense: None where no unit has a vector.
@@ -55,6 +56,7 @@ class SearchIndex:
 
     ids: NDArray[numpy.int64]
     lexical: LexicalIndex
+    documents: NDArray[numpy.int64]
     beside: NDArray[numpy.bool_]
     chinese: NDArray[numpy.bool_]
     dense: DenseIndex | None = None
@@ -103,7 +105,9 @@ class Searcher:
                 vector = self._embed(question)
             dense = index.dense.scores(vector)
         among = index.chinese == is_chinese(question)
-        scores = fused(lexical, dense, index.beside, among if among.any() else ~among)
+        if not among.any():
+            among = ~among
+        scores = fused(lexical, dense, documents=index.documents, beside=index.beside, among=among)
         named = self._named(question, lexical)
         top = float(scores.max()) + 1.0 + len(named)
         hits = [Hit(stored=one, score=round(top - place, 4), named=True) for place, one in enumerate(named)]

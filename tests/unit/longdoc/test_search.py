@@ -54,6 +54,7 @@ def searcher(units: Library, vectors: Sequence[Sequence[float]] | None = None) -
     index = SearchIndex(
         ids=numpy.array([one.id for one in units.units], dtype=numpy.int64),
         lexical=build_lexical([count_terms(texts)]),
+        documents=numpy.zeros(len(texts), dtype=numpy.int64),
         beside=numpy.zeros(max(0, len(texts) - 1), dtype=numpy.bool_),
         chinese=numpy.array([is_chinese(text) for text in texts]),
         dense=dense,
@@ -153,10 +154,21 @@ def test_a_large_library_finds_what_exact_search_finds() -> None:
 def test_neighbours_under_the_same_heading_lift_a_unit() -> None:
     lexical = numpy.array([0, 0, 4, 0, 0], dtype=numpy.float32)
     everyone = numpy.ones(5, dtype=numpy.bool_)
-    scores = fused(lexical, None, numpy.array([False, True, False, False]), everyone)
+    beside = numpy.array([False, True, False, False])
+    scores = fused(lexical, None, documents=numpy.zeros(5, dtype=numpy.int64), beside=beside, among=everyone)
     plain = standardised(lexical, everyone)
     assert scores[1] == pytest.approx(plain[1] + NEIGHBOUR_WEIGHT * plain[2])
     assert scores[3] == plain[3]
+
+
+def test_a_document_that_fits_as_a_whole_goes_before_a_stray_unit_of_another() -> None:
+    # two units of the first document fit, one of the second fits a little better than each of them
+    dense = numpy.array([2.0, 2.0, 0.0, 2.1, 0.0, 0.0], dtype=numpy.float32)
+    scores = fused(
+        numpy.zeros(6, dtype=numpy.float32), dense, documents=numpy.array([0, 0, 0, 1, 1, 1]),
+        beside=numpy.zeros(5, dtype=numpy.bool_), among=numpy.ones(6, dtype=numpy.bool_),
+    )  # fmt: skip
+    assert best(scores, 3) == [0, 1, 3]
 
 
 def test_another_language_does_not_set_the_scale() -> None:
