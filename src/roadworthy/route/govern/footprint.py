@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from roadworthy.plan.cache import CacheLayout
 
 _REMEMBERED = 16_384
@@ -59,35 +61,28 @@ class OutputLengths:
     """The 90th percentile of the answers' lengths, learned from those that ended by themselves.
 
     Lengths are counted in steps of an eighth of a power of two, so the answer is at most 13 % too high. The past fades:
-    after 1,024 answers every count is halved. Answers are put in sixteen at a time, which costs each next to nothing.
+    after 1,024 answers every count is halved.
     """
 
-    __slots__ = ("_counts", "_fresh", "_seen", "p90")
+    __slots__ = ("_counts", "_seen")
 
     LEARN_FROM = 20
     _QUANTILE = 0.9
-    _TOGETHER = 16
     _FADE_AT = 1024
 
     def __init__(self) -> None:
         self._counts: dict[int, int] = {}
-        self._fresh: list[int] = []
         self._seen = 0
-        self.p90: int | None = None  # tokens; None before there were ``LEARN_FROM`` answers
 
-    def learn(self, output_tokens: int) -> bool:
-        """Whether ``p90`` was worked out anew."""
-        fresh = self._fresh
-        fresh.append(output_tokens)
-        if len(fresh) < self._TOGETHER and self._seen + len(fresh) != self.LEARN_FROM:
-            return False
-        for tokens in fresh:
+    def learn(self, answers: Iterable[int]) -> None:
+        """So many tokens each had."""
+        for tokens in answers:
             self._count(tokens)
-        fresh.clear()
-        if self._seen < self.LEARN_FROM:
-            return False
-        self.p90 = self._quantile()
-        return True
+
+    @property
+    def p90(self) -> int | None:
+        """Tokens; None before there were ``LEARN_FROM`` answers."""
+        return self._quantile() if self._seen >= self.LEARN_FROM else None
 
     def _count(self, output_tokens: int) -> None:
         shift = max(0, output_tokens.bit_length() - 4)

@@ -134,7 +134,8 @@ class Governor:
         client allows at most.
         """
         model = treatment.model if treatment is not None else request.model
-        output = self._seats[tenant.id].expected.get(model, self._expected)
+        expected = self._seats[tenant.id].expected
+        output = self._expected if expected is None else expected.get(model, self._expected)
         asked = request.max_tokens
         if asked is not None and asked < output:
             output = asked
@@ -169,12 +170,8 @@ class Governor:
         if grant.borrowed:
             queue_class = "low"
         rank = CLASS_RANK[queue_class] + seat.priority
-        place = seat.lines.get(rank)
-        if place is None:
-            fair = self._room.fair(rank)
-            place = seat.lines[rank] = fair, fair.line(tenant.id, seat.weight)
-        fair, line = place
         charge, pool, room = grant.charge, self._pool, self._room
+        fair, line = (seat.own_fair, seat.own_line) if rank == seat.own_rank else seat.place(rank, room)
         if (
             room.best_rank > rank
             and pool.slots < pool.most_slots
@@ -388,9 +385,7 @@ class Governor:
         rank = CLASS_RANK[permit.queue_class] + permit.seat.priority
         if rank == permit.fair.rank:
             return
-        fair = self._room.fair(rank)
-        line = fair.line(permit.tenant_id, permit.seat.weight)
-        permit.seat.lines[rank] = fair, line
+        fair, line = permit.seat.place(rank, self._room)
         self._room.move(permit, fair, line, now_s)
 
     def _again_s(self, permit: HeldPermit, now_s: float) -> float:
