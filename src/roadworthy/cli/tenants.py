@@ -189,8 +189,8 @@ def audit(client: AdminClient, as_json: bool, tenant: str | None, limit: int) ->
         click.echo(f"{row['at']}  {row['who']} from {row['address'] or '?'}: {row['action']} {row['subject']}")
         for name in ("before", "after"):
             if row[name] is not None:
-                told = ", ".join(f"{key} {_told(value)}" for key, value in row[name].items())
-                click.echo(f"  {name}: {told or 'nothing'}")
+                told = (f"{key} {_told(value)}" for key, value in row[name].items() if value not in ("", []))
+                click.echo(f"  {name}: {', '.join(told) or 'nothing'}")
     return 0
 
 
@@ -270,4 +270,4 @@ def _usage_table(answer: dict[str, Any]) -> Any:
 def _told(value: Any) -> str:
     if value is None:
         return "none"
-    return ", ".join(str(one) for one in value) or "none" if isinstance(value, list) else str(value)
+    return ", ".join(str(one) for one in value) if isinstance(value, list) else str(value)

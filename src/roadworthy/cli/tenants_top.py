@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from roadworthy.core.errors import RoadworthyError
 from roadworthy.core.units import format_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.table import Table
 
     from roadworthy.adapters.admin_client import AdminClient
@@ -22,10 +24,9 @@ NEAR_RATIO = 0.9
 
 def show_once(live: dict[str, Any], *, idle: bool) -> None:
     """One table on stdout."""
-    from roadworthy.cli.narrow import Fitting
     from roadworthy.cli.output import console
 
-    console().print(Fitting(table_of(live["tenants"], idle=idle)))
+    console().print(_Screen(live["tenants"], idle=idle))
 
 
 def watch(
@@ -61,15 +62,35 @@ def screen_of(url: str, live: dict[str, Any], trouble: str, *, idle: bool) -> Re
     from rich.console import Group
     from rich.text import Text
 
-    from roadworthy.cli.narrow import Fitting
-
     head = Text(f"{url}  {live['at']}", style="dim")
     if trouble:
         head.append(f"  no answer since: {trouble}", style="bold red")
-    return Group(head, Fitting(table_of(live["tenants"], idle=idle)))
+    return Group(head, _Screen(live["tenants"], idle=idle))
 
 
-def table_of(tenants: Sequence[dict[str, Any]], *, idle: bool) -> Table:
+class _Screen:
+    """As many columns as fit; where not even the most telling ones do, the rows one under the other."""
+
+    def __init__(self, tenants: Sequence[dict[str, Any]], *, idle: bool) -> None:
+        self._tables = [
+            table_of(tenants, idle=idle, columns=[one for one in COLUMNS if one.rank <= rank])
+            for rank in range(max(one.rank for one in COLUMNS), -1, -1)
+        ]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.measure import Measurement
+
+        from roadworthy.cli.narrow import UNBOUNDED_COLUMNS, Fitting
+
+        room = options.update(width=UNBOUNDED_COLUMNS)
+        for table in self._tables:
+            if Measurement.get(console, room, table).maximum <= options.max_width:
+                yield table
+                return
+        yield Fitting(self._tables[-1])
+
+
+def table_of(tenants: Sequence[dict[str, Any]], *, idle: bool, columns: Sequence[Column]) -> Table:
     """The busiest first. Everything is told in words and numbers, so it reads without colour."""
     from rich import box
     from rich.table import Table
@@ -78,29 +99,42 @@ def table_of(tenants: Sequence[dict[str, Any]], *, idle: bool) -> Table:
     table = Table(
         box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), caption=_caption(tenants, idle), caption_justify="left"
     )
-    table.add_column("tenant", no_wrap=True)
-    for name in (
-        "in flight", "waiting", "borrowed", "blocks", "of quota", "tokens/min", "today", "TTFT p50", "p99", "requests",
-        "refused", "failed",
-    ):  # fmt: skip
-        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("tenant", no_wrap=True, vertical="bottom")
+    for column in columns:
+        table.add_column(column.head, justify="right", no_wrap=True, vertical="bottom")
     for one in sorted(tenants, key=lambda one: (-one["in_flight"] - one["waiting"], -one["tokens_per_min"], one["id"])):
-        table.add_row(
-            one["id"],
-            _count(one["in_flight"]),
-            Text(_count(one["waiting"]), style="yellow" if one["waiting"] else ""),
-            Text(_count(one["borrowed"]), style="cyan" if one["borrowed"] else ""),
-            _count(one["blocks_held"]),
-            _of_quota(one),
-            f"{one['tokens_per_min']:,.0f}",
-            _count(one["tokens_today"]),
-            _time(one["ttft_p50_s"]),
-            _time(one["ttft_p99_s"]),
-            _count(one["requests"]),
-            Text(_count(one["refused"]), style="red" if one["refused"] else ""),
-            Text(_count(one["failed"]), style="red" if one["failed"] else ""),
-        )
+        table.add_row(one["id"], *(Text(column.text(one), style=column.style(one)) for column in columns))
     return table
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column. The higher its rank the sooner it goes where there is little room."""
+
+    head: str
+    rank: int
+    text: Callable[[dict[str, Any]], str]
+    style: Callable[[dict[str, Any]], str] = lambda _: ""
+
+
+def _counted(head: str, name: str, rank: int, style: str = "") -> Column:
+    return Column(head, rank, lambda one: _count(one[name]), lambda one: style if one[name] else "")
+
+
+COLUMNS = (
+    _counted("in\nflight", "in_flight", 0),
+    _counted("waiting", "waiting", 0, "yellow"),
+    _counted("borrowed", "borrowed", 0, "cyan"),
+    _counted("blocks", "blocks_held", 2),
+    Column("of\nquota", 0, lambda one: _of_quota(one)[0], lambda one: _of_quota(one)[1]),
+    Column("tokens\n/min", 0, lambda one: f"{one['tokens_per_min']:,.0f}" if one["tokens_per_min"] else "-"),
+    _counted("tokens\ntoday", "tokens_today", 1),
+    Column("TTFT\np50", 2, lambda one: _time(one["ttft_p50_s"])),
+    Column("TTFT\np99", 0, lambda one: _time(one["ttft_p99_s"])),
+    _counted("requests", "requests", 1),
+    _counted("refused", "refused", 0, "red"),
+    _counted("failed", "failed", 1, "red"),
+)
 
 
 def _caption(tenants: Sequence[dict[str, Any]], idle: bool) -> str:
@@ -109,13 +143,13 @@ def _caption(tenants: Sequence[dict[str, Any]], idle: bool) -> str:
     return f"{len(tenants)} {what}, {running:,} requests in flight, {waiting:,} waiting"
 
 
-def _of_quota(one: dict[str, Any]) -> Any:
-    from rich.text import Text
-
-    if one["blocks_quota"] is None:
-        return "-"
-    ratio = one["blocks_held"] / one["blocks_quota"] if one["blocks_quota"] else float(bool(one["blocks_held"]))
-    return Text(f"{ratio:.0%}", style="red" if ratio > 1 else "yellow" if ratio >= NEAR_RATIO else "")
+def _of_quota(one: dict[str, Any]) -> tuple[str, str]:
+    """The share of the KV quota that is held, and its colour."""
+    quota = one["blocks_quota"]
+    if quota is None:
+        return "-", ""
+    ratio = one["blocks_held"] / quota if quota else float(bool(one["blocks_held"]))
+    return f"{ratio:.0%}", "red" if ratio > 1 else "yellow" if ratio >= NEAR_RATIO else ""
 
 
 def _count(value: int) -> str:
