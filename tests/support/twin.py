@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
+from math import isclose
 from typing import TYPE_CHECKING, Any
 
 from roadworthy.plan.cache import CacheGroup, CacheLayout
 from roadworthy.plan.timing import RooflineStepTime
 from roadworthy.twin.config import TwinConfig
 from roadworthy.twin.prompt import Segment
-from roadworthy.twin.requests import Finished, Output, TwinRequest
+from roadworthy.twin.requests import EngineStats, Finished, Output, TwinRequest
+from roadworthy.twin.times import TokenTimes
 
 if TYPE_CHECKING:
     from roadworthy.twin.engine import Engine
@@ -73,3 +75,35 @@ def drain(engine: Engine, limit: int = 100_000) -> list[Output]:
 def ends(outputs: list[Output]) -> dict[str, Finished]:
     """How each finished request went."""
     return {output.request_id: output.finished for output in outputs if output.finished is not None}
+
+
+Run = tuple[list[Output], EngineStats]
+
+
+def assert_alike(one: Run, other: Run) -> None:
+    """Two runs put out the same tokens of the same requests and counted the same; their moments agree to a part in a
+    billion, for a sum of many step times depends in its last bits on the order of adding."""
+    for ours, theirs in zip(_by_moment(one[0]), _by_moment(other[0]), strict=True):
+        assert ours.request_id == theirs.request_id
+        assert isclose(ours.at_s, theirs.at_s), (ours, theirs)
+        if ours.finished is None or theirs.finished is None:
+            assert ours.finished is theirs.finished
+            continue
+        _assert_close(ours.finished._asdict(), theirs.finished._asdict(), ours.request_id)
+        times_s, expected_s = ours.finished.token_times_s, theirs.finished.token_times_s
+        assert len(times_s) == len(expected_s)
+        assert all(map(isclose, times_s, expected_s)), ours.request_id
+    _assert_close(asdict(one[1]), asdict(other[1]), "counters")
+
+
+def _assert_close(ours: dict[str, Any], theirs: dict[str, Any], what: str) -> None:
+    for name, expected in theirs.items():
+        if isinstance(expected, float):
+            assert isclose(ours[name], expected, abs_tol=1e-12), (what, name, ours[name], expected)
+        elif not isinstance(expected, TokenTimes):
+            assert ours[name] == expected, (what, name, ours[name], expected)
+
+
+def _by_moment(outputs: list[Output]) -> list[Output]:
+    """Outputs by time, those of one step by request."""
+    return sorted(outputs, key=lambda output: (round(output.at_s, 7), output.request_id))

@@ -1,44 +1,53 @@
-"""One batch on its way through the pipeline, and the plain decode steps it repeats."""
+"""The requests of one step, looked at one by one."""
 
 from __future__ import annotations
 
-from heapq import heapify
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from roadworthy.twin.requests import Sequence
 
 
+class Entry:
+    """What a step computes of one sequence: ``tokens``, of which the last ``drafts`` are to be verified. ``samples``
+    says that it puts out a token (and what of the drafts is accepted) when the step ends."""
+
+    __slots__ = ("drafts", "samples", "tokens")
+
+    def __init__(self, tokens: int, drafts: int = 0) -> None:
+        self.tokens = tokens
+        self.drafts = drafts
+        self.samples = False
+
+
 class Batch:
-    """The sequences of one step.
+    """One step on its way through the pipeline; ``entries`` are in the order of scheduling. ``has_prefill`` says that
+    one of the running requests was still computing its prompt."""
 
-    A batch of decoding sequences alone repeats itself, one token each a step, until one of them finishes or the
-    scheduler has something to admit. It then only notes when each step ended (``ends_s``); sequences catch up when
-    the batch changes. That makes a step cost the same for 1 and for 500 sequences and loses nothing: the steps, their
-    loads and their times are those of scheduling every one of them anew.
+    __slots__ = ("done_s", "entries", "has_prefill", "start_s")
 
-    ``context_tokens`` is the sum of the decoding sequences' contexts in the step under way; ``growth`` the steps at
-    which one of them needs a block, as (step, order in the batch, sequence) with steps counted from 1.
-    """
+    def __init__(self) -> None:
+        self.entries: dict[Sequence, Entry] = {}
+        self.start_s = self.done_s = 0.0
+        self.has_prefill = False
 
-    __slots__ = ("context_tokens", "decodes", "done_s", "ends_s", "growth", "prefill_pairs", "prefills", "steady_until")
+    def take_out(self, seq: Sequence) -> int:
+        """Leave a sequence out that has been preempted; returns the tokens it had of the budget."""
+        entry = self.entries.pop(seq, None)
+        return entry.tokens if entry is not None else 0
 
-    def __init__(self, decodes: list[Sequence], prefills: list[tuple[Sequence, int]]) -> None:
-        self.decodes = decodes
-        self.prefills = prefills
-        self.ends_s: list[float] = []
-        self.done_s = 0.0
-        self.context_tokens = sum([seq.computed for seq in decodes]) + len(decodes)
-        self.prefill_pairs = sum([n * seq.computed + n * (n + 1) // 2 for seq, n in prefills])
-        self.steady_until = -1
-        self.growth: list[tuple[int, int, Sequence]] = []
 
-    def look_ahead(self) -> None:
-        """Find the first step that ends a sequence (``steady_until``) and the steps that need blocks."""
-        self.steady_until = min([seq.limit - seq.generated for seq in self.decodes]) if not self.prefills else 0
-        self.growth = [
-            (step, order, seq)
-            for order, seq in enumerate(self.decodes)
-            if (step := max(2, seq.holding.covered_tokens - seq.computed + 1)) <= self.steady_until
-        ]
-        heapify(self.growth)
+def load_of(entries: dict[Sequence, Entry]) -> tuple[int, int, int, int]:
+    """What scheduled entries compute: prompt tokens, (token, context) pairs of them, decoding sequences and the sum
+    of their contexts."""
+    prompts = pairs = decodes = context = 0
+    for seq, entry in entries.items():
+        tokens = entry.tokens
+        before = seq.computed - tokens
+        if entry.samples and tokens - entry.drafts == 1 and before >= seq.prompt_tokens:
+            decodes += 1
+            context += before + 1
+        else:
+            prompts += tokens
+            pairs += tokens * before + tokens * (tokens + 1) // 2
+    return prompts, pairs, decodes, context

@@ -1,200 +1,288 @@
-"""The block pool of one engine and its prefix cache, in counts.
+"""The block pool of one engine and its prefix cache.
 
-Blocks are interchangeable, so only how many are held, free or reusable matters, and which prefixes they hold. The
-pool keeps this true at every moment, over all sequences::
+Blocks are interchangeable, so what no prefix names is only counted. The pool keeps this true at every moment::
 
-    kv_blocks - 1  =  unused  +  evictable (cached, nobody uses them)  +  shared (cached, in use)  +  private
+    kv_blocks - 1  =  unused  +  idle (cached, nobody uses them)  +  held by some request
 
-A cached *unit* is the shortest prefix step at which every full-context group ends on a block boundary: one block of
-the main group, or the least common multiple when groups have different block sizes. vLLM keeps hits aligned alike.
-Sliding-window and state blocks are not cached here: a hit saves their computation and takes fresh blocks for them.
-A freed block without a prefix is reused before any cached one, and cached ones go least recently used first, a
-sequence's tail before its beginning (vLLM 0.32: `vllm/v1/core/block_pool.py`, ``free_blocks``).
+As in vLLM 0.32 (`vllm/v1/core/kv_cache_manager.py`, ``allocate_slots``) a prompt is admitted when its whole length
+fits; a step then takes blocks for the tokens it computes, unused ones first, then idle ones, least recently freed
+first; and what a step fills is findable from that step on. A hit is the longest prefix that every group can take up.
 """
 
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from roadworthy.twin.groups import Group
+from roadworthy.twin.runs import IdleQueue
+from roadworthy.twin.states import StateGroup
+from roadworthy.twin.texts import Path, Text
+from roadworthy.twin.windows import WindowGroup
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
 
     from roadworthy.plan.cache import CacheLayout
+    from roadworthy.twin.groups import Part
+    from roadworthy.twin.runs import Piece
 
 
-class Unit:
-    """One cached step of a prefix. ``users`` sequences refer to it; with none it may be evicted."""
+class Hit:
+    """A cached prefix: its pieces by group, and the ``junction``, a longer prefix that only some groups have (0
+    where there is none)."""
 
-    __slots__ = ("key", "users")
+    __slots__ = ("junction", "pieces", "tokens")
 
-    def __init__(self, key: int) -> None:
-        self.key = key
-        self.users = 1
+    def __init__(self, pieces: list[list[Piece]], tokens: int, junction: int = 0) -> None:
+        self.pieces = pieces
+        self.tokens = tokens
+        self.junction = junction
 
 
 class Holding:
-    """What one sequence holds: the cached units it refers to, and blocks of its own.
+    """What one request holds, by group; ``path`` is its text, None without prefix caching."""
 
-    ``covered_tokens`` is how far the context may grow, decoding, before another block is needed.
-    """
+    __slots__ = ("boundaries", "parts", "path")
 
-    __slots__ = ("covered_tokens", "keys", "next_unit", "private_blocks", "units")
-
-    def __init__(self, keys: list[int]) -> None:
-        self.keys = keys
-        self.units: list[Unit] = []
-        self.private_blocks = 0
-        self.covered_tokens = 0
-        self.next_unit = 0
+    def __init__(self, path: Path | None, prompt_tokens: int) -> None:
+        self.path = path
+        self.parts: list[Part] = []
+        self.boundaries = [prompt_tokens - 1]
+        """Where a later request may resume: its own prompt sent again, and the junction seen at its admission."""
 
 
 class BlockPool:
-    """All blocks of one engine."""
+    """All blocks of one engine.
 
-    def __init__(self, cache: CacheLayout, kv_blocks: int, *, enable_prefix_caching: bool) -> None:
-        self._cache = cache
-        self.total_blocks = kv_blocks - 1
-        self.unused_blocks = self.total_blocks
-        self.caching = enable_prefix_caching and any(group.kind == "full" for group in cache.groups)
-        self.unit_tokens = cache.unit_tokens
-        self.unit_blocks = cache.unit_blocks if self.caching else 0
-        self._by_key: dict[int, Unit] = {}
-        self._evictable: OrderedDict[int, Unit] = OrderedDict()  # in eviction order
+    Args:
+        in_flight_tokens: scheduled and not settled, at most; a window group reserves room for them.
+        longest: ``max_model_len``.
+    """
+
+    def __init__(
+        self,
+        cache: CacheLayout,
+        kv_blocks: int,
+        *,
+        enable_prefix_caching: bool,
+        in_flight_tokens: int,
+        longest: int,
+    ) -> None:
+        self.total_blocks = self.unused_blocks = kv_blocks - 1
+        self.queue: Final = IdleQueue()
+        self.caching: Final = enable_prefix_caching
+        self._roots: Final = {"": Text(None, None, 0)}
+        sizes = [group.block_tokens for group in cache.groups if group.kind != "state" or group.resident_blocks > 1]
+        self.unit_tokens: Final = math.lcm(*sizes) if sizes else cache.block_tokens
+        """Every hit is a multiple of it."""
+        self.groups: Final = tuple(
+            StateGroup(group, index, align_tokens=self.unit_tokens, queue=self.queue)
+            if group.kind == "state"
+            else WindowGroup(
+                group,
+                index,
+                align_tokens=self.unit_tokens,
+                queue=self.queue,
+                in_flight_tokens=in_flight_tokens,
+                longest=longest,
+            )
+            if group.kind == "window"
+            else Group(group, index, align_tokens=self.unit_tokens, queue=self.queue)
+            for index, group in enumerate(cache.groups)
+        )
+        alike: dict[tuple[str, int, int], list[Group]] = {}
+        for group in self.groups:
+            alike.setdefault(group.same, []).append(group)
+        self._alike: Final = sorted(alike.values(), key=lambda groups: groups[0].same[0] != "full")
+        self._several: Final = len(self.groups) > 1
+        growing: dict[int, int] = {}
+        for group in self.groups:
+            if not group.most_decoding():
+                growing[group.block_tokens] = growing.get(group.block_tokens, 0) + 1
+        self.growing: Final = tuple(growing.items())
+        """Block sizes of the groups whose blocks grow with the context, and how many groups have each."""
+        self.slack_blocks: Final = sum(group.most_decoding() for group in self.groups)
+        """What a decoding request holds at most of the other groups."""
+        self.slack_reserve: Final = self.slack_blocks - sum(group.usual_decoding() for group in self.groups)
+        """What of it is not taken ahead of need, so that it must be left free for each decoding request."""
+        self.states: Final = tuple(group for group in self.groups if isinstance(group, StateGroup) and group.aligned)
 
     @property
     def free_blocks(self) -> int:
-        """Blocks a new sequence can get, cached prefixes that nobody uses included."""
-        return self.unused_blocks + len(self._evictable) * self.unit_blocks
-
-    @property
-    def shared_blocks(self) -> int:
-        """Distinct cached blocks that some sequence refers to."""
-        return (len(self._by_key) - len(self._evictable)) * self.unit_blocks
+        """Blocks that a request can get, cached ones that nobody uses included."""
+        return self.unused_blocks + self.queue.blocks
 
     @property
     def usage_ratio(self) -> float:
         """Share of the pool in use, as ``vllm:kv_cache_usage_perc`` counts it."""
         return 1 - self.free_blocks / self.total_blocks
 
-    def keys_of(self, contents: Iterable[Hashable], *, salt: str = "") -> list[int]:
-        """Hash chain from ``salt`` over the contents of a sequence's full units; empty without prefix caching."""
-        keys: list[int] = []
-        key = hash(salt) if salt else 0
-        if self.caching:
-            for content in contents:
-                key = hash((key, content))
-                keys.append(key)
-        return keys
+    def new_step(self, step: int) -> None:
+        """Say that a step of this number is being scheduled."""
+        for group in self.states:
+            group.step = step
 
-    def find(self, holding: Holding, tokens: int) -> list[Unit]:
-        """The longest cached prefix of a sequence of ``tokens`` that leaves at least one token to compute."""
-        found: list[Unit] = []
-        for key in holding.keys[: (tokens - 1) // self.unit_tokens]:
-            unit = self._by_key.get(key)
-            if unit is None:
+    def holding(self, pieces: Iterable[tuple[Hashable, int]], prompt_tokens: int, *, salt: str = "") -> Holding:
+        """A request that holds nothing yet. ``pieces`` are its prompt and answer: identities of text, and tokens;
+        requests of different salts share nothing."""
+        if not self.caching:
+            return Holding(None, prompt_tokens)
+        root = self._roots.get(salt)
+        if root is None:
+            root = self._roots[salt] = Text(None, None, 0)
+        return Holding(Path(root, pieces), prompt_tokens)
+
+    def find(self, holding: Holding, tokens: int) -> Hit:
+        """The longest cached prefix of a request of ``tokens`` that leaves at least one token to compute."""
+        path = holding.path
+        if path is None:
+            return NOTHING
+        for text in path.texts:
+            if text.writers:
+                for writer in tuple(text.writers):
+                    writer.tell()
+        if not self._several:
+            found, hit_tokens = self.groups[0].hit(path, tokens - 1)
+            return Hit([found], hit_tokens) if found else NOTHING
+        return self._find_common(path, tokens - 1)
+
+    def _find_common(self, path: Path, limit: int) -> Hit:
+        """What all groups can take up: each shortens what those before it left, until none does."""
+        pieces: dict[int, list[Piece]] = {}
+        full_tokens: dict[int, int] = {}
+        tokens, longest = limit, 0
+        while True:
+            now = tokens
+            for at, groups in enumerate(self._alike):
+                if at in full_tokens:
+                    now = min(now, full_tokens[at])
+                    continue
+                for group in groups:
+                    pieces[group.index], now = group.hit(path, now)
+                now -= now % self.unit_tokens
+                if groups[0].same[0] == "full":
+                    full_tokens[at] = now
+                elif len(groups) > 1:  # alike groups resume at one place; the first may have found a later one
+                    for group in groups:
+                        pieces[group.index], again = group.hit(path, now)
+                        now = min(now, again)
+                longest = max(longest, now)
+            if now >= tokens:
                 break
-            found.append(unit)
-        return found
+            tokens = now
+            if not tokens:
+                break
+        if not tokens:
+            return Hit([[] for _ in self.groups], 0, longest) if longest else NOTHING
+        found = [group.trimmed(pieces[group.index], tokens) for group in self.groups]
+        return Hit(found, tokens, longest if longest > tokens else 0)
 
-    def admit(
-        self, holding: Holding, units: list[Unit], *, new_tokens: int, tokens: int, in_flight_tokens: int
-    ) -> bool:
-        """Give a sequence of ``tokens`` the cached ``units`` and blocks for its first ``new_tokens``, or nothing.
+    def admit(self, holding: Holding, hit: Hit, *, new_tokens: int, tokens: int, lookahead: int = 0) -> bool:
+        """Give a request of ``tokens`` the ``hit`` and blocks for its first ``new_tokens``, or nothing.
 
         Like vLLM with ``scheduler_reserve_full_isl`` (its default), it must fit whole before its first chunk starts.
         """
-        hit_tokens = len(units) * self.unit_tokens
-        hit_blocks = len(units) * self.unit_blocks
-        idle_hits = sum(unit.users == 0 for unit in units) * self.unit_blocks
-        whole = sum(
-            -(-tokens // group.block_tokens)
-            if group.kind == "full"
-            else min(-(-tokens // group.block_tokens), group.admitted(tokens, in_flight_tokens))
-            if group.kind == "window"
-            else group.admission_blocks
-            for group in self._cache.groups
-        )
-        first = self.prefill_blocks(hit_tokens, new_tokens)
-        if max(whole, first) - hit_blocks + idle_hits > self.free_blocks:
+        hit_tokens, first_tokens = hit.tokens, hit.tokens + new_tokens + lookahead
+        whole = first = 0
+        for index, group in enumerate(self.groups):
+            pieces = hit.pieces[index] if hit_tokens else []
+            whole += group.lacks_first(pieces, hit_tokens, tokens, whole=True)
+            first += group.lacks_first(pieces, hit_tokens, first_tokens, whole=False)
+        if max(whole, first) > self.unused_blocks + self.queue.blocks:
             return False
-        for unit in units:
-            if unit.users == 0:
-                del self._evictable[unit.key]
-            unit.users += 1
-        holding.units = list(units)
-        holding.next_unit = len(units)
-        holding.private_blocks = 0
-        self._take(holding, first - hit_blocks)
-        self._cache_units(holding, hit_tokens + new_tokens)
+        holding.parts = parts = [group.new_part() for group in self.groups]
+        if hit_tokens:
+            for group, part, pieces in zip(self.groups, parts, hit.pieces, strict=True):
+                group.adopt(part, pieces, hit_tokens)
+        taken = 0
+        for group, part in zip(self.groups, parts, strict=True):
+            taken += group.extend(part, first_tokens)
+        self.take(taken)
+        if self._several:
+            boundaries = holding.boundaries
+            holding.boundaries = [boundaries[0], hit.junction] if hit.junction else boundaries[:1]
+        self.cache(holding, min(hit_tokens + new_tokens, tokens))
         return True
 
-    def grow(self, holding: Holding, *, computed_tokens: int, new_tokens: int, decoding: bool) -> bool:
-        """Hold what a step that adds ``new_tokens`` needs; False, and nothing changed, when the pool lacks them."""
-        context = computed_tokens + new_tokens
-        wanted = self._cache.held_blocks(context) if decoding else self.prefill_blocks(computed_tokens, new_tokens)
-        extra = wanted - len(holding.units) * self.unit_blocks - holding.private_blocks
-        if extra > self.free_blocks:
-            return False
-        self._take(holding, extra)
-        holding.covered_tokens = self._covered_tokens(context) if decoding else 0
-        self._cache_units(holding, context)
-        return True
+    def grow(
+        self, holding: Holding, *, computed: int, new_tokens: int, settled: int, known: int, lookahead: int
+    ) -> bool:
+        """Hold what a step that adds ``new_tokens`` to ``computed`` needs, False when the pool lacks them.
 
-    def release(self, holding: Holding, *, computed_tokens: int) -> None:
-        """Take everything back; units that ``computed_tokens`` filled stay findable until they are evicted."""
-        self._cache_units(holding, computed_tokens)
-        self.unused_blocks += holding.private_blocks
-        holding.private_blocks = 0
-        for unit in reversed(holding.units):
-            unit.users -= 1
-            if unit.users == 0:
-                self._evictable[unit.key] = unit
-        holding.units = []
-        holding.next_unit = holding.covered_tokens = 0
-
-    def prefill_blocks(self, computed_tokens: int, new_tokens: int) -> int:
-        """Blocks held while ``new_tokens`` after ``computed_tokens`` are computed in one step.
-
-        A window group holds the blocks of the whole chunk and gives back those below the window when the next step
-        is scheduled, so a chunk may hold more than decoding does.
+        Args:
+            settled: tokens whose steps have ended; what their windows have left is let go, even if this fails.
+            known: tokens that are not drafts or in flight, so that what they fill can be cached.
         """
-        context = computed_tokens + new_tokens
-        blocks = 0
-        for group in self._cache.groups:
-            if group.kind == "window":
-                below_window = max(0, computed_tokens - group.window_tokens) // group.block_tokens
-                blocks += -(-context // group.block_tokens) - below_window
-            else:
-                blocks += group.held(context)
-        return blocks
+        wanted_tokens = computed + new_tokens + lookahead
+        lacks = 0
+        for group, part in zip(self.groups, holding.parts, strict=True):
+            self.unused_blocks += group.slide(part, settled)
+            lacks += group.lacks(part, wanted_tokens)
+        if lacks:
+            if lacks > self.unused_blocks + self.queue.blocks:
+                return False
+            for group, part in zip(self.groups, holding.parts, strict=True):
+                group.extend(part, wanted_tokens)
+            self.take(lacks)
+        self.cache(holding, min(computed + new_tokens, known))
+        return True
 
-    def _covered_tokens(self, context: int) -> int:
-        """The longest context that ``held_blocks(context)`` blocks hold while decoding."""
-        covered = math.inf
-        for group in self._cache.groups:
-            held = group.held(context)
-            if group.held(held * group.block_tokens + 1) > held:
-                covered = min(covered, held * group.block_tokens)
-        return int(covered) if covered < math.inf else 1 << 62
+    def most_blocks(self, tokens: int) -> int:
+        """Blocks that a request of ``tokens`` may take, whatever it hits."""
+        return sum([group.lacks_first([], 0, tokens, whole=False) for group in self.groups]) + self.slack_blocks
 
-    def _take(self, holding: Holding, blocks: int) -> None:
-        """Move ``blocks`` (negative: back) between the pool and ``holding``; the caller has checked that they exist."""
-        while self.unused_blocks < blocks:
-            key, _ = self._evictable.popitem(last=False)  # constant time, which the first key of a dict is not
-            del self._by_key[key]
-            self.unused_blocks += self.unit_blocks
-        self.unused_blocks -= blocks
-        holding.private_blocks += blocks
+    def lacks(self, holding: Holding, tokens: int) -> int:
+        """Blocks that a running request needs to hold ``tokens``."""
+        return sum([group.lacks(part, tokens) for group, part in zip(self.groups, holding.parts, strict=True)])
 
-    def _cache_units(self, holding: Holding, tokens: int) -> None:
-        """Make every unit that ``tokens`` fill findable; one that another sequence cached first stays private."""
-        full_units = min(tokens // self.unit_tokens, len(holding.keys))
-        for index in range(holding.next_unit, full_units):
-            key = holding.keys[index]
-            if key not in self._by_key:
-                self._by_key[key] = unit = Unit(key)
-                holding.units.append(unit)
-                holding.private_blocks -= self.unit_blocks
-        holding.next_unit = max(holding.next_unit, full_units)
+    def cache(self, holding: Holding, tokens: int) -> None:
+        """Make what the first ``tokens`` fill findable."""
+        path = holding.path
+        if path is None:
+            return
+        if self._several:
+            tokens -= tokens % self.unit_tokens
+        for group, part in zip(self.groups, holding.parts, strict=True):
+            group.cache(part, path, tokens, holding.boundaries)
+
+    def loosen(self, holding: Holding, tokens: int) -> None:
+        """Give a decoding request of ``tokens`` what it will mostly hold of windows and states, once and for all."""
+        taken = 0
+        for group, part in zip(self.groups, holding.parts, strict=True):
+            usual = group.usual_decoding()
+            if usual:
+                self.unused_blocks += group.slide(part, tokens)
+                spare = max(0, usual - part.held)
+                part.spare += spare
+                taken += spare
+        self.take(taken)
+
+    def catch_up(self, holding: Holding, tokens: int) -> None:
+        """Set the parts of a request that has decoded up to ``tokens`` and whose blocks are taken already."""
+        for group, part in zip(self.groups, holding.parts, strict=True):
+            self.unused_blocks += group.caught_up(part, tokens)
+        self.cache(holding, tokens)
+
+    def take(self, blocks: int) -> None:
+        """Take ``blocks`` out of the free ones; the caller has checked that they are there."""
+        left = self.unused_blocks - blocks
+        if left < 0:
+            self.queue.evict(-left)
+            left = 0
+        self.unused_blocks = left
+
+    def release(self, holding: Holding) -> None:
+        """Take everything back; what is cached stays findable until it is evicted."""
+        for group, part in zip(self.groups, holding.parts, strict=False):
+            self.unused_blocks += group.release(part)
+        holding.parts = []
+
+    def forget(self) -> None:
+        """Empty the prefix cache of what nobody uses."""
+        blocks = self.queue.blocks
+        self.queue.evict(blocks)
+        self.unused_blocks += blocks
+
+
+NOTHING: Final = Hit([], 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -29,6 +30,15 @@ class TwinConfig:
         step_time: seconds of a step, and how many pipeline stages it passes.
         max_num_queued_reqs: unfinished requests above which a new one is refused; None never refuses.
         policy: ``fcfs``, or ``priority`` (lower goes first, and is preempted last).
+        async_scheduling: schedule a step while the one before it runs, as vLLM does where it can: a new request waits
+            for the step under way and the one behind it, and the host's work is hidden.
+        long_prefill_token_threshold: the most that one prompt gets of a step while others wait or run; 0 is no limit.
+        draft_tokens: verified for each sequence in a step, one sequence at a time and unevenly; 0 leaves speculative
+            decoding to ``step_time``, which knows it on average.
+        draft_acceptance_ratio: chance that a draft is right when those before it were.
+        lookahead_tokens: slots that drafting needs beyond the step's tokens (vLLM: ``num_lookahead_tokens``).
+        concurrent_batches: steps that vLLM counts as scheduled and not settled when it reserves blocks; None is one
+            more than the pipeline has stages, its default.
         answer_tokens: length of an answer whose request sets no limit; the twin has no end-of-text of its own.
         engine_version: the version of vLLM that is modelled.
         label: what every surface of the twin says it is.
@@ -48,6 +58,12 @@ class TwinConfig:
     enable_prefix_caching: bool = True
     max_num_queued_reqs: int | None = None
     policy: Policy = "fcfs"
+    async_scheduling: bool = False
+    long_prefill_token_threshold: int = 0
+    draft_tokens: int = 0
+    draft_acceptance_ratio: float = 0.0
+    lookahead_tokens: int = 0
+    concurrent_batches: int | None = None
     answer_tokens: int = 256
     engine_version: str = ""
     label: Literal["simulated"] = "simulated"
@@ -62,6 +78,11 @@ class TwinConfig:
             raise ValueError(f"max_model_len {self.max_model_len} has no room for one token in and one out")
         if self.policy not in ("fcfs", "priority"):
             raise ValueError(f"policy {self.policy!r} is neither fcfs nor priority")
+        for name in ("long_prefill_token_threshold", "draft_tokens", "lookahead_tokens"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} {getattr(self, name)} is negative")
+        if not 0 <= self.draft_acceptance_ratio <= 1:
+            raise ValueError(f"draft_acceptance_ratio {self.draft_acceptance_ratio} is not between 0 and 1")
         if self.label != "simulated":
             raise ValueError(f"label {self.label!r}: a twin is always labelled simulated")
         needed = largest_request_blocks(self.cache, self.max_model_len, self.in_flight_tokens)
@@ -74,6 +95,8 @@ class TwinConfig:
     @property
     def in_flight_tokens(self) -> int:
         """Tokens that vLLM takes to be scheduled and not settled when it sizes one request's reservation."""
+        if self.concurrent_batches is not None:
+            return self.concurrent_batches * self.max_num_batched_tokens
         return in_flight_tokens(pp=self.step_time.pipeline_stages, max_num_batched_tokens=self.max_num_batched_tokens)
 
     def to_json(self) -> str:
@@ -101,16 +124,31 @@ class TwinConfig:
             raise SpecError(f"twin configuration: {error}") from error
 
 
+def accepted_drafts(acceptance_ratio: float, request_id: str, generated: int, drafts: int) -> int:
+    """How many of ``drafts`` are right after ``generated`` tokens: drawn for every place anew, and the same for the
+    same request and place. Each draft is right with ``acceptance_ratio`` if those before it were."""
+    word = zlib.crc32(f"{request_id} {generated}".encode()) / 2**32
+    accepted, chance = 0, 1.0
+    while accepted < drafts:
+        chance *= acceptance_ratio
+        if word >= chance:
+            break
+        accepted += 1
+    return accepted
+
+
 def _scalars(document: Mapping[str, Any]) -> dict[str, Any]:
     """The remaining fields, each of the type its default or neighbour shows."""
     texts = {"policy", "engine_version", "label"}
     for name, value in document.items():
-        if name == "enable_prefix_caching":
+        if name in ("enable_prefix_caching", "async_scheduling"):
             fits = isinstance(value, bool)
+        elif name == "draft_acceptance_ratio":
+            fits = isinstance(value, int | float) and not isinstance(value, bool)
         elif name in texts:
             fits = isinstance(value, str)
         else:
-            fits = isinstance(value, int) or (name == "max_num_queued_reqs" and value is None)
+            fits = isinstance(value, int) or (name in ("max_num_queued_reqs", "concurrent_batches") and value is None)
         if not fits:
             raise ValueError(f"{name}: {value!r} is of the wrong type")
     return dict(document)

@@ -4,9 +4,12 @@ Nothing happens between calls. ``next_event_s`` tells when something will; ``adv
 moment happen. The virtual driver jumps from event to event, the server sleeps until the next one.
 
 A batch passes ``pipeline_stages`` equal stages, first in first out, each busy for its share of the step time; so up
-to that many batches are under way at once, and a new one is formed whenever there is a free place and something to
-run. (vLLM looks for new requests when it handles a result, so that at low load its micro-batches merge; the twin's do
-not.) CPU work is in the step time's fixed cost.
+to that many batches are under way at once (one more with asynchronous scheduling), and a new one is formed whenever
+there is a free place and something to run. (vLLM looks for new requests when it handles a result, so that at low load
+its micro-batches merge; the twin's do not.) CPU work is in the step time's fixed cost.
+
+Where nothing but decoding goes on, requests are kept in a :class:`~roadworthy.twin.lane.Lane` and many steps are one
+event; otherwise :class:`~roadworthy.twin.scheduler.Scheduler` looks at every request. Both do the same.
 """
 
 from __future__ import annotations
@@ -16,13 +19,18 @@ from collections import deque
 from typing import TYPE_CHECKING, Literal
 
 from roadworthy.core.errors import Refused
-from roadworthy.twin.blocks import Holding
-from roadworthy.twin.prompt import Segment, block_contents
+from roadworthy.twin.batch import Batch, load_of
+from roadworthy.twin.config import accepted_drafts
+from roadworthy.twin.lane import Lane
+from roadworthy.twin.prompt import Segment
 from roadworthy.twin.requests import EngineStats, Finished, Output, Sequence
 from roadworthy.twin.scheduler import Scheduler
+from roadworthy.twin.times import NO_TIMES, GapHistogram, Stretch, TokenTimes
 
 if TYPE_CHECKING:
-    from roadworthy.twin.batch import Batch
+    from collections.abc import Callable, Hashable, Iterable
+
+    from roadworthy.twin.batch import Entry
     from roadworthy.twin.config import TwinConfig
     from roadworthy.twin.requests import FinishReason, TwinRequest
 
@@ -35,32 +43,100 @@ class Engine:
     Args:
         detail: ``tokens`` puts every token out as it comes; ``requests`` only the last one of each request, with the
             times of all.
-        repeat_steps: let batches repeat plain decode steps (see :mod:`twin.batch`); False schedules each one anew,
-            which gives the same outputs and is there to be compared with.
+        repeat_steps: let requests decode in lanes (see :mod:`twin.lane`) and many steps be one event; False looks at
+            every request in every step, which gives the same outputs and is there to be compared with.
     """
 
     def __init__(self, config: TwinConfig, *, detail: Detail = "requests", repeat_steps: bool = True) -> None:
         self.config = config
+        self.gaps = GapHistogram()
+        """Gaps between the tokens of one request, over all requests."""
+        self.on_scheduled: Callable[[], None] | None = None
+        """Called each time a step has been scheduled; for tests, which then look inside."""
         self._tell_tokens = detail == "tokens"
-        self._repeat_steps = repeat_steps
+        self._lanes = repeat_steps and not config.async_scheduling and not config.draft_tokens
         self._scheduler = Scheduler(config)
         self._sequences: dict[str, Sequence] = {}
-        self._in_flight: deque[Batch] = deque()
+        self._in_flight: deque[Lane | Batch] = deque()
         self._stages = config.step_time.pipeline_stages
-        self._seconds = config.step_time.compiled()
+        self._places = self._stages + config.async_scheduling
+        self._seconds = config.step_time.real_step() if config.draft_tokens else config.step_time.compiled()
         self._stage_free_s = [-math.inf] * self._stages
+        self._spare_lane: Lane | None = None  # one without members, whose history goes on
         self._due_s: float | None = None
         self._now_s = -math.inf
         self._order = 0
-        self._left_out = 0  # running sequences in no batch, for lack of blocks or budget
         self._prompt_tokens = self._generation_tokens = self._steps = self._refused = 0
         self._finished: dict[FinishReason, int] = {"stop": 0, "length": 0, "abort": 0}
         self._busy_s = 0.0
+
+    # -- cheap reads -----------------------------------------------------------------------------------------------
 
     @property
     def unit_tokens(self) -> int:
         """Tokens of one step of the prefix cache: hits are multiples of it."""
         return self._scheduler.pool.unit_tokens
+
+    @property
+    def running(self) -> int:
+        """Requests that run."""
+        return len(self._scheduler.running)
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait."""
+        return len(self._scheduler.waiting)
+
+    @property
+    def kv_usage_ratio(self) -> float:
+        """Share of the pool in use now."""
+        pool = self._scheduler.pool
+        coming = 0
+        for lane in self._in_flight:
+            if isinstance(lane, Lane) and lane.stretch is not None and lane.stretch.steps > 1:
+                ended = min(lane.stretch.ended(self._now_s), lane.stretch.steps - 1)
+                coming += lane.needs(ended)
+        return 1 - (pool.free_blocks - coming) / pool.total_blocks
+
+    def progress(self, request_id: str) -> tuple[float | None, int]:
+        """When the first token of an unfinished request came, None before it, and how many have come by now."""
+        seq = self._sequences[request_id]
+        generated, lane = seq.generated, seq.lane
+        if lane is not None:
+            generated += lane.steps - seq.joined
+            if lane.stretch is not None:
+                generated += min(lane.stretch.ended(self._now_s), lane.stretch.steps - 1)
+        return (seq.first_token_s if generated else None), generated
+
+    def stats(self) -> EngineStats:
+        """The counters as of now, repeated steps included."""
+        scheduler = self._scheduler
+        tokens, steps = self._generation_tokens, self._steps
+        busy_s = self._busy_s
+        for lane in self._in_flight:
+            stretch = lane.stretch if isinstance(lane, Lane) else None
+            if stretch is not None and stretch.steps > 1:
+                assert isinstance(lane, Lane)
+                ended = min(stretch.ended(self._now_s), stretch.steps - 1)
+                tokens += ended * len(lane.members)
+                steps -= stretch.steps - 1 - ended
+                busy_s -= stretch.end_s(stretch.steps) - stretch.end_s(ended + 1)
+        return EngineStats(
+            running=len(scheduler.running),
+            waiting=len(scheduler.waiting),
+            kv_usage_ratio=self.kv_usage_ratio,
+            prompt_tokens=self._prompt_tokens,
+            generation_tokens=tokens,
+            prefix_cache_query_tokens=scheduler.query_tokens,
+            prefix_cache_hit_tokens=scheduler.hit_tokens,
+            preemptions=scheduler.preemptions,
+            refused=self._refused,
+            finished=dict(self._finished),
+            steps=steps,
+            busy_s=busy_s,
+        )
+
+    # -- requests --------------------------------------------------------------------------------------------------
 
     def add(self, request: TwinRequest, now_s: float) -> None:
         """Queue ``request``. Requests added before the next ``advance`` at the same moment may share a batch.
@@ -83,15 +159,25 @@ class Engine:
             )
         if request.id in self._sequences:
             raise ValueError(f"request {request.id}: the id is in use")
-        answer = Segment(request.answer_id or f"answer of {request.id}", min(request.output_tokens, room))
-        cut = block_contents((*request.segments, answer), self.unit_tokens)
-        contents = cut if request.contents is None else request.contents
-        holding = Holding(self._scheduler.pool.keys_of(contents, salt=request.cache_salt))
+        scheduler = self._scheduler
+        answer_tokens = min(request.output_tokens, room)
+        holding = scheduler.pool.holding(
+            self._pieces(request, answer_tokens), request.prompt_tokens, salt=request.cache_salt
+        )
         self._order += 1
-        seq = Sequence(request, holding, limit=answer.tokens, order=self._order, queued_s=now_s)
+        seq = Sequence(request, holding, limit=answer_tokens, order=self._order, queued_s=now_s)
         self._sequences[request.id] = seq
-        self._scheduler.enqueue(seq)
+        scheduler.enqueue(seq)
+        if scheduler.may_admit:
+            self._settle_stretches(now_s)
         self._want_schedule(now_s)
+
+    def _pieces(self, request: TwinRequest, answer_tokens: int) -> Iterable[tuple[Hashable, int]]:
+        if request.contents is not None:
+            unit = self.unit_tokens
+            return [(content, unit) for content in request.contents]
+        answer = Segment(request.answer_id or f"answer of {request.id}", answer_tokens)
+        return (*request.segments, answer)
 
     def abort(self, request_id: str, now_s: float) -> bool:
         """End a request and free its blocks at once, wherever it is; False when it is not here (any more)."""
@@ -99,19 +185,21 @@ class Engine:
         seq = self._sequences.pop(request_id, None)
         if seq is None:
             return False
-        batch = next((batch for batch in self._in_flight if batch is seq.batch), None)
-        if batch is not None:
-            self._catch_up(batch)
-            batch.decodes = [other for other in batch.decodes if other is not seq]
-            batch.prefills = [(other, tokens) for other, tokens in batch.prefills if other is not seq]
-            batch.steady_until = 0
+        self._settle_stretches(now_s)
+        if seq.lane is not None:
+            seq.lane.leave(seq)
+        for flight in self._in_flight:
+            flight.entries.pop(seq, None)
         self._scheduler.drop(seq)
         self._finished["abort"] += 1
         self._want_schedule(now_s)
         return True
 
+    # -- time ------------------------------------------------------------------------------------------------------
+
     def next_event_s(self) -> float | None:
-        """The moment of the next thing to happen, None while idle."""
+        """The moment of the next thing to happen, None while idle. Unless something is added or aborted before,
+        nothing comes out until then."""
         done_s = self._in_flight[0].done_s if self._in_flight else None
         if self._due_s is None:
             return done_s
@@ -127,7 +215,15 @@ class Engine:
         while (at_s := self.next_event_s()) is not None and at_s <= now_s:
             self._now_s = at_s
             if self._in_flight and self._in_flight[0].done_s <= at_s:
-                self._complete(self._in_flight.popleft(), at_s, outputs)
+                flight = self._in_flight.popleft()
+                if isinstance(flight, Lane):
+                    self._end_lane_step(flight, at_s, outputs)
+                    self._due_s = None
+                    self._schedule(at_s, flight)
+                else:
+                    self._end_batch(flight, at_s, outputs)
+                    self._due_s = None
+                    self._schedule(at_s)
             else:
                 self._due_s = None
                 self._schedule(at_s)
@@ -135,33 +231,6 @@ class Engine:
                 return tuple(outputs)
         self._move_clock(now_s)
         return tuple(outputs)
-
-    def progress(self, request_id: str) -> tuple[float | None, int]:
-        """When the first token of an unfinished request came, None before it, and how many have come by now."""
-        seq = self._sequences[request_id]
-        if not seq.generated:
-            return None, 0
-        batch = next((batch for batch in self._in_flight if batch is seq.batch), None)
-        return seq.first_token_s, seq.generated + (len(batch.ends_s) if batch is not None else 0)
-
-    def stats(self) -> EngineStats:
-        """The counters as of now, repeated steps included."""
-        scheduler = self._scheduler
-        pending = sum(len(batch.ends_s) * len(batch.decodes) for batch in self._in_flight)
-        return EngineStats(
-            running=len(scheduler.running),
-            waiting=len(scheduler.waiting),
-            kv_usage_ratio=scheduler.pool.usage_ratio,
-            prompt_tokens=self._prompt_tokens,
-            generation_tokens=self._generation_tokens + pending,
-            prefix_cache_query_tokens=scheduler.query_tokens,
-            prefix_cache_hit_tokens=scheduler.hit_tokens,
-            preemptions=scheduler.preemptions,
-            refused=self._refused,
-            finished=dict(self._finished),
-            steps=self._steps,
-            busy_s=self._busy_s,
-        )
 
     def _move_clock(self, now_s: float) -> None:
         pending_s = self.next_event_s()
@@ -171,97 +240,275 @@ class Engine:
 
     def _want_schedule(self, now_s: float) -> None:
         """Schedule at the next ``advance`` when there is a place in the pipeline and someone for it."""
-        place = len(self._in_flight) < self._stages
-        if self._due_s is None and place and (self._scheduler.may_admit or self._left_out):
-            self._due_s = now_s
+        if self._due_s is None and len(self._in_flight) < self._places:
+            scheduler = self._scheduler
+            if scheduler.may_admit or scheduler.prefilling or len(scheduler.running) > self._sampling():
+                self._due_s = now_s
 
-    def _schedule(self, now_s: float) -> None:
-        """Form batches while there is a free place in the pipeline and something to run."""
-        while len(self._in_flight) < self._stages:
+    def _sampling(self) -> int:
+        """Running requests that put out a token when a step under way ends."""
+        return sum(
+            [
+                (len(flight.members) if isinstance(flight, Lane) else 0)
+                + sum([entry.samples and seq.running for seq, entry in flight.entries.items()])
+                for flight in self._in_flight
+            ]
+        )
+
+    def _settle_stretches(self, now_s: float) -> None:
+        """Note the steps that have ended by now, and let no more than the step under way be decided."""
+        for flight in self._in_flight:
+            stretch = flight.stretch if isinstance(flight, Lane) else None
+            if stretch is None or stretch.steps == 1:
+                continue
+            assert isinstance(flight, Lane)
+            ended = min(stretch.ended(now_s), stretch.steps - 1)
+            drop = stretch.steps - ended - 1
+            if drop:
+                self._steps -= drop
+                self._busy_s -= stretch.end_s(stretch.steps) - stretch.end_s(ended + 1)
+                flight.stretch = stretch = stretch._replace(steps=ended + 1)
+                flight.done_s = stretch.end_s(ended + 1)
+            if ended:
+                self._count_decoded(flight, stretch, ended)
+                flight.end(ended)
+                flight.begin(1)
+
+    # -- forming steps ---------------------------------------------------------------------------------------------
+
+    def _schedule(self, now_s: float, lane: Lane | None = None) -> None:
+        """Form batches while there is a free place in the pipeline and something to run; ``lane`` has just ended."""
+        while len(self._in_flight) < self._places:
+            if self._lanes:
+                ready = self._lane_for(lane)
+                if ready is not None:
+                    lane = None
+                    if self._begin_lane_step(ready, now_s):
+                        continue
+                    if ready.members:
+                        lane = ready  # it needs a closer look
+                    else:
+                        self._spare_lane = ready
+                        return
+            if lane is not None:
+                lane.dissolve()
+                lane = None
+            for flight in tuple(self._in_flight):
+                self._look_closer(flight)
             batch, preempted = self._scheduler.schedule(now_s)
             if batch is not None:
                 self._launch(batch, now_s)
             elif not preempted:
                 break
-        under_way = sum([len(batch.decodes) + len(batch.prefills) for batch in self._in_flight])
-        self._left_out = len(self._scheduler.running) - under_way
+
+    def _look_closer(self, flight: Lane | Batch) -> None:
+        if isinstance(flight, Lane):
+            self._in_flight[self._in_flight.index(flight)] = flight.dissolve()
+
+    def _lane_for(self, lane: Lane | None) -> Lane | None:
+        """A lane with all running requests that no step under way holds; None when they need a closer look: some do
+        not fit into one, or blocks are short."""
+        scheduler = self._scheduler
+        prefilling = scheduler.prefilling
+        if len(prefilling) > 1 or (prefilling and next(reversed(scheduler.running)) not in prefilling):
+            return None
+        pool = scheduler.pool
+        if pool.slack_blocks:
+            # lanes hold a little more of windows and states than they must, or a little less
+            free_blocks = pool.free_blocks - len(scheduler.running) * (len(pool.growing) + pool.slack_reserve)
+            if free_blocks < 0 or (scheduler.waiting and not scheduler.all_fit(free_blocks)):
+                return None
+        free = len(scheduler.running) - len(prefilling) - self._sampling()
+        members = len(lane.members) if lane is not None else 0
+        if members == free:
+            if lane is None:
+                lane, self._spare_lane = self._spare_lane or Lane(pool), None
+            return lane
+        loose = [
+            seq for seq in scheduler.running if seq.lane is None and not seq.in_flight and not seq.unfinished_prefill
+        ]
+        if pool.free_blocks < len(loose) * (1 + pool.slack_blocks):
+            return None
+        if lane is None:
+            lane, self._spare_lane = self._spare_lane or Lane(pool), None
+        for seq in loose:
+            lane.join(seq)
+        return lane
+
+    def _begin_lane_step(self, lane: Lane, now_s: float) -> bool:
+        """Schedule the lane's next step, a prompt under way and waiting requests; False when there is nothing to run
+        or requests need a closer look."""
+        scheduler, pool = self._scheduler, self._scheduler.pool
+        members, needs = len(lane.members), lane.needs()
+        budget = scheduler.budget_tokens - members
+        if budget < 0 or needs > pool.free_blocks:
+            return False
+        batch = Batch()
+        scheduler.begin_step()
+        if scheduler.prefilling:
+            (seq,) = scheduler.prefilling
+            tokens = scheduler.tokens_of(seq, budget, scheduler.long_tokens())
+            if tokens > 0:
+                if needs + scheduler.lacks(seq, tokens) > pool.free_blocks:
+                    return False
+                lane.begin(1)
+                scheduler.grow(seq, tokens)
+                scheduler.put(batch, seq, tokens)
+                budget -= tokens
+            else:
+                lane.begin(1)
+        else:
+            lane.begin(1)
+        if scheduler.waiting:
+            scheduler.admit_waiting(now_s, budget, batch)
+        scheduler.count_computed(batch)
+        if not members and not batch.entries:
+            lane.started -= 1
+            return False
+        lane.entries = batch.entries
+        self._launch_lane(lane, now_s)
+        return True
+
+    def _launch_lane(self, lane: Lane, now_s: float) -> None:
+        members = len(lane.members)
+        context = lane.context + members
+        if lane.entries:
+            prompts, pairs, decodes, more = load_of(lane.entries)
+            step_s = self._seconds(prompts, pairs, members + decodes, context + more)
+            steps, growth_s = 1, 0.0
+        else:
+            step_s = self._seconds(0, 0, members, context)
+            steps, growth_s = self._look_ahead(lane, members, context, step_s)
+        if self._stages == 1:
+            start_s = now_s
+            lane.stretch = stretch = Stretch(lane.steps + 1, steps, start_s, step_s, growth_s)
+            lane.done_s = self._stage_free_s[0] = stretch.end_s(steps)
+            self._busy_s += lane.done_s - start_s
+        else:
+            lane.done_s = self._through_stages(step_s, now_s)
+            lane.stretch = Stretch(lane.steps + 1, 1, now_s, lane.done_s - now_s, 0.0)
+        self._steps += steps
+        self._in_flight.append(lane)
+        if self.on_scheduled is not None:
+            self.on_scheduled()
+
+    def _look_ahead(self, lane: Lane, members: int, context: int, step_s: float) -> tuple[int, float]:
+        """How many steps can be one event, and by how much each is longer than the one before."""
+        scheduler = self._scheduler
+        if self._stages > 1 or self._tell_tokens or scheduler.prefilling or scheduler.may_admit:
+            return 1, 0.0
+        steps = lane.next_end() - lane.steps
+        if steps == 1:
+            return 1, 0.0
+        if scheduler.waiting and scheduler.head_may_hit_more():
+            return 1, 0.0
+        free = scheduler.pool.free_blocks
+        while steps > 1 and lane.needs(steps - 1) > free:
+            steps //= 2
+        seconds = self._seconds
+        while steps > 1:
+            last_s = seconds(0, 0, members, context + members * (steps - 1))
+            growth_s = (last_s - step_s) / (steps - 1)
+            if steps < 3:
+                return steps, growth_s
+            middle = (steps - 1) // 2
+            middle_s = seconds(0, 0, members, context + members * middle)
+            if abs(middle_s - (step_s + middle * growth_s)) <= 1e-10 * last_s:
+                return steps, growth_s
+            steps = middle + 1
+        return 1, 0.0
 
     def _launch(self, batch: Batch, now_s: float) -> None:
-        """Send ``batch`` through the pipeline: every stage takes it in turn, as soon as both are free."""
-        prompts = sum([tokens for _, tokens in batch.prefills])
-        stage_s = self._seconds(prompts, batch.prefill_pairs, len(batch.decodes), batch.context_tokens) / self._stages
+        batch.start_s = now_s
+        batch.done_s = self._through_stages(self._seconds(*load_of(batch.entries)), now_s)
+        self._steps += 1
+        self._in_flight.append(batch)
+        if self.on_scheduled is not None:
+            self.on_scheduled()
+
+    def _through_stages(self, step_s: float, now_s: float) -> float:
+        """Send a step through the pipeline: every stage takes it in turn, as soon as both are free."""
+        stage_s = step_s / self._stages
         free_s = self._stage_free_s
         leaves_s = now_s
         for stage in range(self._stages):
             leaves_s = free_s[stage] = max(leaves_s, free_s[stage]) + stage_s
-        batch.done_s = leaves_s
-        self._in_flight.append(batch)
-        self._steps += 1
         self._busy_s += stage_s
+        return leaves_s
 
-    def _complete(self, batch: Batch, at_s: float, outputs: list[Output]) -> None:
-        if self._repeat_steps and self._repeats(batch):
-            batch.ends_s.append(at_s)
-            if self._tell_tokens:
-                outputs.extend([Output(seq.request.id, at_s, None) for seq in batch.decodes])
-            batch.context_tokens += len(batch.decodes)
-            self._launch(batch, at_s)
-            return
-        self._catch_up(batch)
-        self._settle(batch, at_s, outputs)
-        self._due_s = None
-        self._schedule(at_s)
+    # -- ending steps ----------------------------------------------------------------------------------------------
 
-    def _repeats(self, batch: Batch) -> bool:
-        """Whether scheduling now would give this very batch again; the blocks it needs are then taken."""
+    def _count_decoded(self, lane: Lane, stretch: Stretch, steps: int) -> None:
+        tokens = steps * len(lane.members)
+        self._generation_tokens += tokens
+        if tokens:
+            self.gaps.add((stretch.end_s(steps) - stretch.start_s) / steps, tokens)
+
+    def _end_lane_step(self, lane: Lane, at_s: float, outputs: list[Output]) -> None:
+        stretch = lane.stretch
+        assert stretch is not None
+        self._count_decoded(lane, stretch, stretch.steps)
+        lane.end(stretch.steps)
+        if self._tell_tokens:
+            ending = self._ended(lane, at_s)
+            outputs.extend([Output(seq.request.id, at_s, ending.get(seq)) for seq in (*ending, *lane.members)])
+        else:
+            while (seq := lane.pop_ended()) is not None:
+                lane.leave(seq)
+                outputs.append(Output(seq.request.id, at_s, self._finish(seq, at_s)))
+        if lane.entries:
+            entries, lane.entries = lane.entries, {}
+            self._settle_entries(entries, at_s, outputs, lane)
+        lane.renew_history()
+
+    def _ended(self, lane: Lane, at_s: float) -> dict[Sequence, Finished]:
+        ended: dict[Sequence, Finished] = {}
+        while (seq := lane.pop_ended()) is not None:
+            lane.leave(seq)
+            ended[seq] = self._finish(seq, at_s)
+        return ended
+
+    def _end_batch(self, batch: Batch, at_s: float, outputs: list[Output]) -> None:
+        self._settle_entries(batch.entries, at_s, outputs, None)
+
+    def _settle_entries(
+        self, entries: dict[Sequence, Entry], at_s: float, outputs: list[Output], lane: Lane | None
+    ) -> None:
+        """Account for a step that ended: who has a token, who is done, and who decodes in ``lane`` from now on."""
         scheduler = self._scheduler
-        if batch.steady_until < 0:
-            batch.look_ahead()
-        ended = len(batch.ends_s) + 1
-        if ended >= batch.steady_until or self._left_out or scheduler.may_admit:
-            return False
-        if batch.growth and batch.growth[0][0] <= ended + 1:
-            # a new cached prefix may let a waiting request in, so with one waiting the scheduler decides
-            return not scheduler.waiting and scheduler.grow_repeated(batch, ended)
-        return True
+        for seq, entry in entries.items():
+            stale = seq.stale > 0
+            tokens = scheduler.settle(seq, entry, self._accepted(seq, entry) if entry.drafts else 0)
+            if not tokens:
+                continue
+            tokens = min(tokens, seq.limit - seq.generated)
+            self._tokens(seq, tokens, at_s)
+            scheduler.put_out(seq, tokens, stale=stale)
+            if seq.generated == seq.limit:
+                outputs.append(Output(seq.request.id, at_s, self._finish(seq, at_s)))
+                continue
+            if self._tell_tokens:
+                outputs.extend([Output(seq.request.id, at_s, None)] * tokens)
+            if lane is not None and seq.running and scheduler.pool.free_blocks >= scheduler.pool.slack_blocks:
+                lane.join(seq)
 
-    def _catch_up(self, batch: Batch) -> None:
-        """Credit the repeated steps to the batch's sequences."""
-        steps = len(batch.ends_s)
-        if not steps:
-            return
-        for seq in batch.decodes:
-            seq.computed += steps
-            seq.generated += steps
-            if not self._tell_tokens:
-                seq.times_s.extend(batch.ends_s)
-        self._generation_tokens += steps * len(batch.decodes)
-        batch.ends_s = []
-
-    def _settle(self, batch: Batch, at_s: float, outputs: list[Output]) -> None:
-        """Account for the step that ended: who has a token, and who is done."""
-        for seq in batch.decodes:
-            seq.batch = None
-            seq.computed += 1
-            self._token(seq, at_s, outputs)
-        for seq, tokens in batch.prefills:
-            seq.batch = None
-            seq.computed += tokens
-            if seq.computed == seq.prompt_tokens + seq.generated:
-                self._token(seq, at_s, outputs)
-
-    def _token(self, seq: Sequence, at_s: float, outputs: list[Output]) -> None:
-        seq.generated += 1
-        self._generation_tokens += 1
-        if seq.generated == 1:
+    def _tokens(self, seq: Sequence, tokens: int, at_s: float) -> None:
+        self._generation_tokens += tokens
+        if not seq.generated:
             seq.first_token_s = at_s
             self._prompt_tokens += seq.prompt_tokens
+        else:
+            self.gaps.add(at_s - seq.last_s, 1)
+        if tokens > 1:
+            self.gaps.add(0.0, tokens - 1)
+        seq.last_s = at_s
+        seq.generated += tokens
         if not self._tell_tokens:
-            seq.times_s.append(at_s)
-        if seq.generated == seq.limit:
-            outputs.append(Output(seq.request.id, at_s, self._finish(seq, at_s)))
-        elif self._tell_tokens:
-            outputs.append(Output(seq.request.id, at_s, None))
+            seq.times.extend([at_s] * tokens)
+
+    def _accepted(self, seq: Sequence, entry: Entry) -> int:
+        ratio = self.config.draft_acceptance_ratio
+        return accepted_drafts(ratio, seq.request.id, seq.generated, entry.drafts)
 
     def _finish(self, seq: Sequence, at_s: float) -> Finished:
         reason: FinishReason = seq.request.ends_with if seq.limit == seq.request.output_tokens else "length"
@@ -269,14 +516,14 @@ class Engine:
         del self._sequences[seq.request.id]
         self._finished[reason] += 1
         return Finished(
-            reason=reason,
-            prompt_tokens=seq.prompt_tokens,
-            cached_tokens=seq.cached_tokens,
-            output_tokens=seq.generated,
-            queued_s=seq.queued_s,
-            scheduled_s=seq.scheduled_s,
-            first_token_s=seq.first_token_s,
-            last_token_s=at_s,
-            preemptions=seq.preemptions,
-            token_times_s=tuple(seq.times_s),
+            reason,
+            seq.prompt_tokens,
+            seq.cached_tokens,
+            seq.generated,
+            seq.queued_s,
+            seq.scheduled_s,
+            seq.first_token_s,
+            at_s,
+            seq.preemptions,
+            NO_TIMES if self._tell_tokens else TokenTimes(tuple(seq.times)),
         )

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from roadworthy.twin.prompt import Segment, segment_tokens
+from roadworthy.twin.times import NO_TIMES, Span, TokenTimes
 
 if TYPE_CHECKING:
     from roadworthy.twin.blocks import Holding
+    from roadworthy.twin.lane import Lane
 
 EndsWith = Literal["stop", "length"]
 FinishReason = Literal["stop", "length", "abort"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)  # not frozen: a million of them are made in a simulation, at four times the cost
 class TwinRequest:
     """One request.
 
@@ -39,21 +41,18 @@ class TwinRequest:
     priority: int = 0
     contents: tuple[Hashable, ...] | None = None
     cache_salt: str = ""
+    prompt_tokens: int = field(init=False)
 
     def __post_init__(self) -> None:
-        if self.prompt_tokens < 1 or self.output_tokens < 1:
-            raise ValueError(
-                f"request {self.id}: {self.prompt_tokens} tokens in, {self.output_tokens} out, both from 1"
-            )
-
-    @property
-    def prompt_tokens(self) -> int:
-        return segment_tokens(self.segments)
+        segments = self.segments
+        self.prompt_tokens = tokens = segments[0].tokens if len(segments) == 1 else segment_tokens(segments)
+        if tokens < 1 or self.output_tokens < 1:
+            raise ValueError(f"request {self.id}: {tokens} tokens in, {self.output_tokens} out, both from 1")
 
 
 class Finished(NamedTuple):
-    """How a request went. Times are on the caller's clock; ``token_times_s`` is empty when tokens were told one by
-    one. Queue time is ``scheduled_s - queued_s``, prefill ends at ``first_token_s``."""
+    """How a request went. Times are on the caller's clock; ``tokens`` says when each token came and is empty when
+    they were told one by one. Queue time is ``scheduled_s - queued_s``, prefill ends at ``first_token_s``."""
 
     reason: FinishReason
     prompt_tokens: int
@@ -64,7 +63,12 @@ class Finished(NamedTuple):
     first_token_s: float
     last_token_s: float
     preemptions: int
-    token_times_s: tuple[float, ...]
+    tokens: TokenTimes = NO_TIMES
+
+    @property
+    def token_times_s(self) -> tuple[float, ...]:
+        """When each token came: worked out anew on each call, so ask ``tokens.gaps()`` for more than a few."""
+        return self.tokens.moments_s()
 
 
 class Output(NamedTuple):
@@ -98,28 +102,41 @@ class EngineStats:
 
 
 class Sequence:
-    """A request inside the engine. ``computed`` tokens have their KV; one step later than ``generated`` rises.
+    """A request inside the engine, with vLLM's counters.
 
-    ``generated``, ``computed`` and ``times_s`` lag behind while its batch repeats plain decode steps and are caught
-    up when the batch changes.
+    ``computed`` tokens have their KV or will when the steps under way end; ``in_flight`` of them are of those steps.
+    ``placeholders`` stand for tokens that asynchronous scheduling has scheduled and not seen. ``drafts`` are to be
+    verified in the next step. ``stale`` tokens in flight were scheduled before a preemption.
+
+    While ``lane`` is set the request decodes in step with others: ``computed`` and ``generated`` are as of its step
+    ``joined`` there, until :meth:`tell`.
     """
 
     __slots__ = (
-        "batch",
         "cached_tokens",
         "computed",
+        "drafts",
         "first_token_s",
         "generated",
         "holding",
+        "in_flight",
+        "joined",
+        "junction",
+        "lane",
+        "last_s",
         "limit",
         "order",
+        "placeholders",
         "preemptions",
         "prompt_tokens",
         "queued_s",
         "request",
         "running",
         "scheduled_s",
-        "times_s",
+        "since",
+        "stale",
+        "times",
+        "unfinished_prefill",
     )
 
     def __init__(self, request: TwinRequest, holding: Holding, *, limit: int, order: int, queued_s: float) -> None:
@@ -131,6 +148,20 @@ class Sequence:
         self.queued_s = queued_s
         self.scheduled_s = self.first_token_s = -1.0
         self.generated = self.computed = self.cached_tokens = self.preemptions = 0
-        self.times_s: list[float] = []
-        self.batch: object | None = None
+        self.in_flight = self.placeholders = self.drafts = self.stale = self.junction = 0
+        self.times: list[float | Span] = []
+        self.lane: Lane | None = None
+        self.joined = self.since = 0
+        self.last_s = -1.0
         self.running = False
+        self.unfinished_prefill = False
+
+    @property
+    def known(self) -> int:
+        """Tokens of prompt and answer that are known."""
+        return self.prompt_tokens + self.generated
+
+    def tell(self) -> None:
+        """Catch up with the lane, blocks and cached prefixes included."""
+        if self.lane is not None:
+            self.lane.catch_up(self)

@@ -4,18 +4,17 @@ The order is that of `vllm/v1/core/sched/scheduler.py` (0.32): running sequences
 admitted, each as many tokens as it lacks and the budget allows; a running sequence that finds no block preempts the
 last admitted one (``priority``: the one of highest value, latest arrival), which loses its blocks and is recomputed;
 then, unless something was preempted, waiting ones while budget, ``max_num_seqs`` and blocks last, stopping at the
-first that does not fit. A sequence is in at most one batch in flight; one in another batch cannot be preempted until
-that batch is done.
+first that does not fit. A token counts as computed once it is scheduled, so the next chunk of a prompt may follow
+while the first is under way.
 """
 
 from __future__ import annotations
 
 from bisect import insort
 from collections import deque
-from heapq import heappop, heapreplace
 from typing import TYPE_CHECKING
 
-from roadworthy.twin.batch import Batch
+from roadworthy.twin.batch import Batch, Entry
 from roadworthy.twin.blocks import BlockPool
 
 if TYPE_CHECKING:
@@ -31,16 +30,30 @@ class Scheduler:
     """Queues, running sequences and the block pool of one engine."""
 
     def __init__(self, config: TwinConfig) -> None:
-        self.pool = BlockPool(config.cache, config.kv_blocks, enable_prefix_caching=config.enable_prefix_caching)
-        self.running: list[Sequence] = []
+        self.pool = BlockPool(
+            config.cache,
+            config.kv_blocks,
+            enable_prefix_caching=config.enable_prefix_caching,
+            in_flight_tokens=config.in_flight_tokens,
+            longest=config.max_model_len,
+        )
+        self.running: dict[Sequence, None] = {}  # in the order of admission
         self.waiting: deque[Sequence] | list[Sequence] = deque() if config.policy == "fcfs" else []
-        self._priority = config.policy == "priority"
-        self._budget_tokens = config.max_num_batched_tokens
-        self._in_flight_tokens = config.in_flight_tokens
-        self._max_num_seqs = config.max_num_seqs
+        self.prefilling: dict[Sequence, None] = {}
+        """Those of the running ones whose prompt is not scheduled to its end."""
+        self.steps = 0
+        self.preemptions = self.query_tokens = self.hit_tokens = 0
         self.head_blocked = False
         """The first waiting sequence does not fit, and nothing has changed since that was found out."""
-        self.preemptions = self.query_tokens = self.hit_tokens = 0
+        self._priority = config.policy == "priority"
+        self.budget_tokens = config.max_num_batched_tokens
+        self._max_num_seqs = config.max_num_seqs
+        self._max_model_len = config.max_model_len
+        self._long_tokens = config.long_prefill_token_threshold
+        self._async = config.async_scheduling
+        self._draft_tokens = config.draft_tokens
+        self._lookahead = config.lookahead_tokens
+        self._block_tokens = self.pool.unit_tokens if self.pool.states else 0
 
     @property
     def may_admit(self) -> bool:
@@ -57,84 +70,146 @@ class Scheduler:
     def drop(self, seq: Sequence) -> None:
         """Forget a sequence, waiting or running, and free its blocks at once."""
         if seq.running:
-            self.running.remove(seq)
+            del self.running[seq]
+            self.prefilling.pop(seq, None)
             seq.running = False
         else:
             self.waiting.remove(seq)
-        self.pool.release(seq.holding, computed_tokens=seq.computed)
+        holding = seq.holding
+        self.pool.release(holding)
+        if holding.path is not None:
+            holding.path.leave()
         self.head_blocked = False
+
+    # -- a step, every sequence looked at --------------------------------------------------------------------------
 
     def schedule(self, now_s: float) -> tuple[Batch | None, bool]:
         """The next batch, None when nothing can run, and whether something was preempted."""
-        decodes: list[Sequence] = []
-        prefills: list[tuple[Sequence, int]] = []
+        self.begin_step()
+        batch = Batch()
         before = self.preemptions
-        budget = self._schedule_running(decodes, prefills)
+        budget = self._schedule_running(batch)
         preempted = self.preemptions > before
         if not preempted:
-            self._schedule_waiting(now_s, budget, decodes, prefills)
-        if not decodes and not prefills:
-            return None, preempted
-        batch = Batch(decodes, prefills)
-        for seq in decodes:
-            seq.batch = batch
-        for seq, _ in prefills:
-            seq.batch = batch
-        return batch, preempted
+            self.admit_waiting(now_s, budget, batch)
+        self.count_computed(batch)
+        return (batch if batch.entries else None), preempted
 
-    def grow_repeated(self, batch: Batch, ended: int) -> bool:
-        """Take the blocks that step ``ended + 1`` of a repeating ``batch`` needs, in the order of scheduling.
+    def begin_step(self) -> None:
+        """Say that another step is being scheduled."""
+        self.steps += 1
+        self.pool.new_step(self.steps)
 
-        False when the pool lacks one; what was taken until then is what scheduling would have taken too.
-        """
-        growth = batch.growth
-        while growth and growth[0][0] <= ended + 1:
-            _, order, seq = growth[0]
-            if not self._grow(seq, seq.computed + ended, new_tokens=1, decoding=True):
-                return False
-            next_step = seq.holding.covered_tokens - seq.computed + 1
-            if next_step <= batch.steady_until:
-                heapreplace(growth, (next_step, order, seq))
-            else:
-                heappop(growth)
-        return True
-
-    def _schedule_running(self, decodes: list[Sequence], prefills: list[tuple[Sequence, int]]) -> int:
-        """Put running sequences into the two lists; returns the tokens left of the budget."""
-        budget, index, running = self._budget_tokens, 0, self.running
-        while budget and index < len(running):
+    def _schedule_running(self, batch: Batch) -> int:
+        """Put running sequences into ``batch``; returns the tokens left of the budget."""
+        budget, index, running = self.budget_tokens, 0, list(self.running)
+        long_tokens = self.long_tokens()
+        while budget > 0 and index < len(running):
             seq = running[index]
             index += 1
-            if seq.batch is not None:
+            if not seq.running:
                 continue
-            lacks = seq.prompt_tokens + seq.generated - seq.computed
-            decoding = lacks == 1 and seq.generated > 0
-            new_tokens = min(lacks, budget)
-            if not decoding or seq.computed >= seq.holding.covered_tokens:
-                while not self._grow(seq, seq.computed, new_tokens=new_tokens, decoding=decoding):
-                    victim = max(running, key=_rank) if self._priority else running[-1]
-                    if victim.batch is not None:
-                        return budget  # what is short of blocks holds up those behind it too
-                    index -= running.index(victim) < index
-                    budget += _take_out(victim, decodes, prefills)
-                    self._preempt(victim)
-                    if victim is seq:
-                        return budget
-            if decoding:
-                decodes.append(seq)
-            else:
-                prefills.append((seq, new_tokens))
-            budget -= new_tokens
+            tokens = self.tokens_of(seq, budget, long_tokens)
+            if tokens <= 0:
+                continue
+            while not self.grow(seq, tokens):
+                victim = max(self.running, key=_rank) if self._priority else next(reversed(self.running))
+                budget += batch.take_out(victim)
+                self.preempt(victim)
+                if victim is seq:
+                    return budget
+            self.put(batch, seq, tokens)
+            budget -= tokens
         return budget
 
-    def _grow(self, seq: Sequence, computed: int, *, new_tokens: int, decoding: bool) -> bool:
-        return self.pool.grow(seq.holding, computed_tokens=computed, new_tokens=new_tokens, decoding=decoding)
+    def put(self, batch: Batch, seq: Sequence, tokens: int) -> None:
+        """Schedule ``tokens`` of a running sequence; what goes beyond the known ones are drafts."""
+        batch.has_prefill |= seq.unfinished_prefill
+        batch.entries[seq] = Entry(tokens, max(0, seq.computed + tokens - seq.known - seq.placeholders))
+        seq.drafts = 0
 
-    def _preempt(self, seq: Sequence) -> None:
-        self.running.remove(seq)
+    def _room(self, seq: Sequence) -> int:
+        """Tokens that ``seq`` may still compute: none when the steps under way bring its last one for sure."""
+        if seq.placeholders and seq.computed + 2 - seq.placeholders >= seq.prompt_tokens + seq.request.output_tokens:
+            return 0
+        return self._max_model_len - seq.computed - 1
+
+    def tokens_of(self, seq: Sequence, budget: int, long_tokens: int) -> int:
+        """What a running sequence may compute of a step."""
+        tokens = seq.known + seq.drafts + seq.placeholders - seq.computed
+        if 0 < long_tokens < tokens:
+            tokens = long_tokens
+        tokens = min(tokens, budget, self._room(seq))
+        if self._block_tokens and tokens > 0:
+            tokens = self._to_a_boundary(seq, seq.computed, tokens)
+        return tokens
+
+    def grow(self, seq: Sequence, tokens: int) -> bool:
+        """Give a running sequence the blocks for ``tokens`` more, False when the pool lacks them."""
+        return self.pool.grow(
+            seq.holding,
+            computed=seq.computed,
+            new_tokens=tokens,
+            settled=seq.computed - seq.in_flight,
+            known=seq.known,
+            lookahead=self._lookahead_of(seq.computed + tokens),
+        )
+
+    def lacks(self, seq: Sequence, tokens: int) -> int:
+        """Blocks that :meth:`grow` would take, at most."""
+        return self.pool.lacks(seq.holding, seq.computed + tokens + self._lookahead_of(seq.computed + tokens))
+
+    def all_fit(self, free_blocks: int) -> bool:
+        """Whether all waiting requests that the next step could take fit into ``free_blocks``, whatever they hit."""
+        budget, seats = self.budget_tokens, self._max_num_seqs - len(self.running)
+        for seq in self.waiting:
+            if budget <= 0 or seats <= 0:
+                break
+            free_blocks -= self.pool.most_blocks(seq.known)
+            budget -= seq.known
+            seats -= 1
+            if free_blocks < 0:
+                return False
+        return True
+
+    def head_may_hit_more(self) -> bool:
+        """Whether a running request is filling blocks of the first waiting one's prompt."""
+        path = self.waiting[0].holding.path
+        return path is not None and any(text.writers for text in path.texts)
+
+    def long_tokens(self) -> int:
+        """The most that one prompt gets of a step; 0 when it need not share."""
+        return self._long_tokens if len(self.running) + len(self.waiting) > 1 else 0
+
+    def _lookahead_of(self, tokens: int) -> int:
+        return min(self._lookahead, self._max_model_len - tokens) if self._lookahead else 0
+
+    def _to_a_boundary(self, seq: Sequence, start: int, tokens: int) -> int:
+        """Cut a chunk so that it ends where recurrent state can be cached (``_mamba_block_aligned_split``)."""
+        prefill_end = max(seq.prompt_tokens, seq.known - 1)
+        if start >= prefill_end:
+            return tokens
+        size, end = self._block_tokens, start + tokens
+        if end < prefill_end:
+            most = min(self.budget_tokens, self._long_tokens or self.budget_tokens)
+            aligned = end // size * size
+            if aligned > start or size <= most:
+                end = aligned
+        stops = [(seq.known - 1) // size * size]
+        if start % size:
+            stops.append((start // size + 1) * size)
+        if start < seq.junction < end:
+            stops.append(start + (seq.junction - start) // size * size)
+        return max(min([stop for stop in stops if start < stop < end], default=end) - start, 0)
+
+    def preempt(self, seq: Sequence) -> None:
+        """Take a running sequence's blocks; tokens of it that are under way still come."""
+        del self.running[seq]
+        self.prefilling.pop(seq, None)
         seq.running = False
-        self.pool.release(seq.holding, computed_tokens=seq.computed)
-        seq.computed = 0
+        self.pool.release(seq.holding)
+        seq.computed = seq.drafts = seq.placeholders = 0
+        seq.stale = seq.in_flight
         seq.preemptions += 1
         self.preemptions += 1
         self.head_blocked = False
@@ -143,57 +218,109 @@ class Scheduler:
         else:
             insort(self.waiting, seq, key=_rank)
 
-    def _schedule_waiting(
-        self, now_s: float, budget: int, decodes: list[Sequence], prefills: list[tuple[Sequence, int]]
-    ) -> None:
-        pool = self.pool
+    def admit_waiting(self, now_s: float, budget: int, batch: Batch) -> None:
+        """Put waiting sequences into ``batch`` while they fit."""
+        pool, waiting = self.pool, self.waiting
         self.head_blocked = False
-        while self.waiting and budget:
+        long_tokens = self.long_tokens()
+        passed = 0  # those that wait for their own tokens under way let others pass
+        while len(waiting) > passed and budget > 0:
             if len(self.running) >= self._max_num_seqs:
                 self.head_blocked = True
                 return
-            seq = self.waiting[0]
-            tokens = seq.prompt_tokens + seq.generated
-            units = pool.find(seq.holding, tokens)
-            hit_tokens = len(units) * pool.unit_tokens
-            new_tokens = min(tokens - hit_tokens, budget)
+            seq = waiting[passed]
+            if seq.stale:
+                passed += 1
+                continue
+            known = seq.prompt_tokens + seq.generated
+            hit = pool.find(seq.holding, known)
+            seq.junction = hit.junction
+            tokens = known - hit.tokens
+            drafts = self._padding(tokens, hit.tokens, batch)
+            if drafts:
+                if tokens + drafts > budget:
+                    return
+                tokens += drafts
+            if 0 < long_tokens < tokens:
+                tokens = long_tokens
+            tokens = min(tokens, budget)
+            if self._block_tokens:
+                tokens = self._to_a_boundary(seq, hit.tokens, tokens)
+                if not tokens:
+                    return
             if not pool.admit(
-                seq.holding, units, new_tokens=new_tokens, tokens=tokens, in_flight_tokens=self._in_flight_tokens
+                seq.holding,
+                hit,
+                new_tokens=tokens,
+                tokens=known,
+                lookahead=self._lookahead_of(hit.tokens + tokens),
             ):
-                self.head_blocked = True
+                self.head_blocked = not pool.states  # a state that is being written can be read in the next step
                 return
-            if isinstance(self.waiting, deque):
-                self.waiting.popleft()
-            else:
-                del self.waiting[0]
-            self.running.append(seq)
+            del waiting[passed]
+            self.running[seq] = None
             seq.running = True
-            seq.computed = hit_tokens
-            self._count_admission(seq, hit_tokens, now_s)
-            if seq.generated and tokens - hit_tokens == 1:
-                decodes.append(seq)
-            else:
-                prefills.append((seq, new_tokens))
-            budget -= new_tokens
+            seq.computed = hit.tokens
+            if seq.scheduled_s < 0:
+                self._count_admission(seq, hit.tokens, now_s)
+            batch.entries[seq] = Entry(tokens, drafts)
+            budget -= tokens
+
+    def _padding(self, tokens: int, hit_tokens: int, batch: Batch) -> int:
+        """Drafts that stand for nothing, with which a request that lacks one token joins a step of verifications."""
+        if not self._draft_tokens or tokens != 1 or batch.has_prefill or not (batch.entries or hit_tokens):
+            return 0
+        return self._draft_tokens if hit_tokens + self._draft_tokens + 2 <= self._max_model_len else 0
 
     def _count_admission(self, seq: Sequence, hit_tokens: int, now_s: float) -> None:
         """Statistics of a first admission; a look-up after a preemption counts nowhere, as in vLLM."""
-        if seq.scheduled_s >= 0:
-            return
         seq.scheduled_s = now_s
         seq.cached_tokens = hit_tokens
         if self.pool.caching:
             self.query_tokens += seq.prompt_tokens
             self.hit_tokens += hit_tokens
 
+    def count_computed(self, batch: Batch) -> None:
+        """Count the batch's tokens as computed, and say who will put out a token."""
+        for seq, entry in batch.entries.items():
+            seq.computed += entry.tokens
+            seq.in_flight += entry.tokens
+            if seq.computed < seq.known + seq.placeholders:
+                seq.unfinished_prefill = True
+                self.prefilling[seq] = None
+                continue
+            if seq.unfinished_prefill:
+                seq.unfinished_prefill = False
+                self.prefilling.pop(seq, None)
+            entry.samples = True
+            if self._async:
+                seq.placeholders += 1 + entry.drafts
+                seq.drafts = self._draft_tokens
 
-def _take_out(victim: Sequence, decodes: list[Sequence], prefills: list[tuple[Sequence, int]]) -> int:
-    """Remove a preempted sequence from the step being built; returns the tokens it had of the budget."""
-    if victim in decodes:
-        decodes.remove(victim)
-        return 1
-    for index, (seq, tokens) in enumerate(prefills):
-        if seq is victim:
-            del prefills[index]
-            return tokens
-    return 0
+    # -- what a step brought ---------------------------------------------------------------------------------------
+
+    def settle(self, seq: Sequence, entry: Entry, accepted: int) -> int:
+        """Account for a sequence's part in a step that ended; returns the tokens it put out, the drafts that were
+        ``accepted`` among them, before any limit."""
+        stale = seq.stale > 0
+        seq.in_flight -= entry.tokens
+        if stale:
+            seq.stale -= entry.tokens
+        if not entry.samples:
+            return 0
+        rejected = entry.drafts - accepted
+        if rejected and not stale:
+            seq.computed -= rejected
+            if seq.placeholders:
+                seq.placeholders -= rejected
+        return 1 + accepted
+
+    def put_out(self, seq: Sequence, tokens: int, *, stale: bool) -> None:
+        """Note that ``tokens`` came and the sequence goes on: what they fill is findable, and drafts follow."""
+        if self._async:
+            if not stale:
+                seq.placeholders -= tokens
+            if seq.running:
+                self.pool.cache(seq.holding, seq.computed - seq.placeholders)
+        elif self._draft_tokens:
+            seq.drafts = self._draft_tokens

@@ -15,7 +15,7 @@ CHAT = Asked(
 )  # fmt: skip
 DONE = Finished(
     reason="length", prompt_tokens=8, cached_tokens=0, output_tokens=3, queued_s=0.0, scheduled_s=0.0,
-    first_token_s=1.0, last_token_s=3.0, preemptions=0, token_times_s=(),
+    first_token_s=1.0, last_token_s=3.0, preemptions=0,
 )  # fmt: skip
 HEAD = 'data: {"id":"chatcmpl-abc","object":"chat.completion.chunk","created":1796022090,"model":"tiny","choices":['
 

@@ -1,0 +1,223 @@
+"""Requests that decode in step, counted together.
+
+A decoding request gains one token a step, so what it will hold and when it ends is known when it joins. A lane keeps
+the sums that a step needs (how many, their contexts, how many need a block at which step, who ends first) and looks
+at single requests only when they join or leave: a step costs the same for 1 and for 500 of them, and many steps cost
+the same as one.
+
+Full-context blocks are exact at every step. Of a window or a recurrent state a member keeps the most that it may need
+(one block more than vLLM at times), which is given back when it leaves or when the pool is short.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Final
+
+from roadworthy.twin.batch import Batch, Entry
+from roadworthy.twin.times import History, Span, Stretch
+
+if TYPE_CHECKING:
+    from roadworthy.twin.blocks import BlockPool
+    from roadworthy.twin.requests import Sequence
+
+LONG_HISTORY: Final = 4096
+"""Stretches after which a lane begins a new history, so that old ones can be freed."""
+
+
+class Growth:
+    """How many members need a block when a step begins, for full-context groups of one block size.
+
+    A member needs one every ``block_tokens`` steps; ``at[n]`` counts those that need it when the number of the step
+    is n modulo the block size.
+    """
+
+    __slots__ = ("at", "block_tokens", "groups", "members")
+
+    def __init__(self, block_tokens: int, groups: int) -> None:
+        self.block_tokens = block_tokens
+        self.groups = groups
+        self.members = 0
+        self.at = [0] * block_tokens
+
+    def between(self, after: int, to: int) -> int:
+        """Blocks needed when steps ``after`` to ``to - 1`` (counted from 0) begin."""
+        size = self.block_tokens
+        rounds, rest = divmod(to - after, size)
+        start = after % size
+        end = start + rest
+        blocks = rounds * self.members + sum(self.at[start:end])
+        if end > size:
+            blocks += sum(self.at[: end - size])
+        return blocks * self.groups
+
+
+class Lane:
+    """Members decode in step; ``steps`` have ended since the lane began, and blocks are taken for ``started``.
+
+    ``context`` is the sum of the members' computed tokens after ``steps``. ``stretch`` are the steps under way, and
+    ``entries`` the prompts that the first of them computes.
+    """
+
+    __slots__ = (
+        "_ends",
+        "_growth",
+        "_pool",
+        "_slack",
+        "context",
+        "done_s",
+        "entries",
+        "history",
+        "members",
+        "started",
+        "steps",
+        "stretch",
+    )
+
+    def __init__(self, pool: BlockPool) -> None:
+        self._pool: Final = pool
+        self._growth: Final = [Growth(size, groups) for size, groups in pool.growing]
+        self._slack: Final = pool.slack_blocks
+        self._ends: list[tuple[int, int, Sequence]] = []
+        self.members: dict[Sequence, None] = {}
+        self.entries: dict[Sequence, Entry] = {}
+        self.context = self.steps = self.started = 0
+        self.history = History()
+        self.stretch: Stretch | None = None
+        self.done_s = 0.0
+
+    # -- members ---------------------------------------------------------------------------------------------------
+
+    def join(self, seq: Sequence) -> None:
+        """Take in a request that has just put out a token; no step is under way."""
+        steps = self.steps
+        seq.lane = self
+        seq.joined = seq.since = steps
+        self.members[seq] = None
+        self.context += seq.computed
+        heappush(self._ends, (steps + seq.limit - seq.generated, seq.order, seq))
+        for growth in self._growth:
+            growth.at[(steps - seq.computed) % growth.block_tokens] += 1
+            growth.members += 1
+        if self._slack:
+            self._pool.loosen(seq.holding, seq.computed)
+        path = seq.holding.path
+        if path is not None:
+            cached = seq.computed - seq.computed % self._pool.unit_tokens
+            for text, end in zip(reversed(path.texts), reversed(path.ends), strict=True):
+                if end <= cached:
+                    break
+                if text.writers is None:
+                    text.writers = [seq]
+                else:
+                    text.writers.append(seq)
+
+    def leave(self, seq: Sequence) -> None:
+        """Let a member go, with its counters and blocks as they are now."""
+        self.catch_up(seq, stays=False)
+        del self.members[seq]
+        seq.lane = None
+        if self.steps > seq.since:
+            seq.last_s = self.history.last_s
+            seq.times.append(Span(self.history, seq.since, self.steps))
+        self.context -= seq.computed
+        for growth in self._growth:
+            growth.at[(self.steps - seq.computed) % growth.block_tokens] -= 1
+            growth.members -= 1
+        path = seq.holding.path
+        if path is not None:
+            for text in reversed(path.texts):
+                writers = text.writers
+                if writers is None or seq not in writers:
+                    break
+                if len(writers) == 1:
+                    text.writers = None
+                else:
+                    writers.remove(seq)
+
+    def catch_up(self, seq: Sequence, *, stays: bool = True) -> None:
+        """Credit ended steps to a member, and make what it has filled findable."""
+        passed = self.steps - seq.joined
+        seq.computed += passed
+        seq.generated += passed
+        seq.joined = self.steps
+        # the step under way has its blocks, and fills them as far as others can tell
+        self._pool.catch_up(seq.holding, seq.computed + self.started - self.steps)
+        if stays and self._slack:
+            self._pool.loosen(seq.holding, seq.computed + self.started - self.steps)
+
+    def next_end(self) -> int:
+        """The step (counted from 1) with which the first member ends."""
+        ends = self._ends
+        while ends:
+            step, _, seq = ends[0]
+            if seq.lane is self and seq.joined + seq.limit - seq.generated == step:
+                return step
+            heappop(ends)
+        raise AssertionError("a lane without members has no end")
+
+    def pop_ended(self) -> Sequence | None:
+        """A member whose last token came with the step that ended last, None when there is no more."""
+        if not self.members or self.next_end() > self.steps:
+            return None
+        return heappop(self._ends)[2]
+
+    # -- steps -----------------------------------------------------------------------------------------------------
+
+    def needs(self, steps: int = 1) -> int:
+        """Blocks that the next ``steps`` to begin need."""
+        return sum([growth.between(self.started, self.started + steps) for growth in self._growth])
+
+    def begin(self, steps: int) -> None:
+        """Take the blocks of the next ``steps``."""
+        self._pool.take(self.needs(steps))
+        self.started += steps
+
+    def end(self, steps: int) -> None:
+        """Note that the first ``steps`` of the stretch have ended; the rest goes on."""
+        stretch = self.stretch
+        assert stretch is not None
+        if steps > self.started - self.steps:
+            self.begin(steps - (self.started - self.steps))
+        self.steps += steps
+        self.context += steps * len(self.members)
+        if steps == stretch.steps:
+            self.history.add(stretch)
+            self.stretch = None
+            return
+        self.history.add(stretch._replace(steps=steps))
+        self.stretch = Stretch(
+            stretch.first + steps,
+            stretch.steps - steps,
+            stretch.end_s(steps),
+            stretch.step_s + steps * stretch.growth_s,
+            stretch.growth_s,
+        )
+
+    def renew_history(self) -> None:
+        """Begin a new history when this one is long."""
+        if len(self.history) < LONG_HISTORY:
+            return
+        old, self.history = self.history, History()
+        self.history.last_s = old.last_s
+        for seq in self.members:
+            if self.steps > seq.since:
+                seq.last_s = old.last_s
+                seq.times.append(Span(old, seq.since, self.steps))
+                seq.since = self.steps
+
+    def dissolve(self) -> Batch:
+        """The step under way with every member looked at one by one."""
+        batch = Batch()
+        under_way = self.stretch is not None
+        for seq in tuple(self.members):
+            self.leave(seq)
+            if under_way:
+                entry = batch.entries[seq] = Entry(1)
+                entry.samples = True
+                seq.computed += 1
+                seq.in_flight += 1
+        batch.entries.update(self.entries)
+        if self.stretch is not None:
+            batch.start_s, batch.done_s = self.stretch.start_s, self.done_s
+        return batch
