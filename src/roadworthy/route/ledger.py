@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class LedgerRow:
-    """One request, as it is billed.
+    """One request, as it is billed. Nobody changes it once it is made; freezing it would take three times as long.
 
     Args:
         request_id: unique; a second row of the same id is the same request told twice, and counts once.
