@@ -95,6 +95,14 @@ class Governor:
         for seat in self._seats.values():
             seat.follow(seat.tenant, shape)
 
+    def set_settings(self, settings: GovernSettings) -> None:
+        """The document says this from now on. What waits keeps its deadline; rules that stay go on holding."""
+        self.settings = settings
+        self._adopt(settings)
+        self._pool.keep(settings.borrow_headroom_ratio)
+        self._room.follow(settings)
+        self._rules = self._rules.follow(settings.rules)
+
     def capacity(self, blocks: int | None, slots: int | None) -> None:
         """The room of the healthy engines together; None for no bound. What runs beyond it goes on. Ask ``ready``
         afterwards."""

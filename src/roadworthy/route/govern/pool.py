@@ -12,17 +12,26 @@ class Pool:
     prediction may be wrong, and to wait for ever would be worse.
     """
 
-    __slots__ = ("_borrow_blocks", "_borrow_slots", "_reserve_ratio", "blocks", "most_blocks", "most_slots", "slots")
+    __slots__ = (
+        "_borrow_blocks", "_borrow_slots", "_reserve_ratio", "_sizes", "blocks", "most_blocks", "most_slots", "slots"
+    )  # fmt: skip
 
     def __init__(self, reserve_ratio: float) -> None:
         self._reserve_ratio = reserve_ratio
+        self._sizes: tuple[int | None, int | None] = (None, None)
         self.blocks = self.slots = 0
         self.most_blocks = self.most_slots = self._borrow_blocks = self._borrow_slots = math.inf
 
     def resize(self, blocks: int | None, slots: int | None) -> None:
         """So much there is from now on. What runs beyond it goes on; nothing new starts until it fits."""
+        self._sizes = (blocks, slots)
         self.most_blocks, self._borrow_blocks = self._bounds(blocks)
         self.most_slots, self._borrow_slots = self._bounds(slots)
+
+    def keep(self, reserve_ratio: float) -> None:
+        """Borrowed work leaves this share of the pool alone from now on."""
+        self._reserve_ratio = reserve_ratio
+        self.resize(*self._sizes)
 
     def fits(self, blocks: int, *, borrowed: bool) -> bool:
         most_blocks, most_slots = (

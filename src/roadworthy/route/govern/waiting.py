@@ -36,14 +36,21 @@ class WaitingRoom:
     def __init__(self, pool: Pool, settings: GovernSettings) -> None:
         self.best_rank = _NOBODY
         self.count = 0
-        self._pool, self._settings = pool, settings
-        self._ageing_s, self._overtaken_most = settings.queue.ageing_s, settings.overtaken_most
+        self._pool = pool
         self._classes: dict[int, FairClass] = {}
         self._order: list[FairClass] = []
         self._ageing: deque[tuple[float, HeldPermit]] = deque()
         self._deadlines: list[tuple[float, int, HeldPermit]] = []
         self._entered = 0
         self._pace = Pace()
+        self.follow(settings)
+
+    def follow(self, settings: GovernSettings) -> None:
+        """The document says this from now on."""
+        self._settings = settings
+        self._ageing_s, self._overtaken_most = settings.queue.ageing_s, settings.overtaken_most
+        for fair in self._classes.values():
+            fair.output_weight, fair.charge_every_tokens = settings.output_weight, settings.charge_every_tokens
 
     def fair(self, rank: int) -> FairClass:
         fair = self._classes.get(rank)

@@ -405,6 +405,16 @@ def test_the_documents_words_reach_the_governor() -> None:
     assert settings.cached_free
 
 
+def test_a_document_that_is_read_again_holds_for_what_waits_already() -> None:
+    desk = Desk(replace(A, kv_quota_bytes=1), B, slots=10, queue=QueueSpec(total=50, per_tenant=50))
+    for number in range(12):
+        desk.ask(str(number), "a")
+    assert (desk.governor.running, desk.governor.waiting) == (9, 3)
+    desk.governor.set_settings(GovernSettings(borrow_headroom_ratio=0.0, queue=QueueSpec(total=2, per_tenant=2)))
+    assert desk.ready() == ["9"]
+    assert refused(desk, "more", "a").code == "queue_full"
+
+
 def test_settings_that_cannot_be_are_refused() -> None:
     with pytest.raises(ValueError, match="cannot be"):
         GovernSettings(borrow_headroom_ratio=1.5)
