@@ -3,8 +3,8 @@
 Requests in flight together wait in one queue, so their latencies are no independent draws, and resampling them one by
 one would promise too much. Whole stretches of the run are resampled instead: blocks of requests that follow each other
 (Künsch 1989), as long as an answer takes, as long as neighbours resemble each other, and at least the cube root of
-their number, but never fewer than ``MIN_BLOCKS`` of them. A share, such as that of requests within a limit, takes the exact interval of Clopper and
-Pearson when its requests count as independent.
+their number, but never fewer than ``MIN_BLOCKS`` of them. A share, such as that of requests within a limit, takes the
+exact interval of Clopper and Pearson when its requests count as independent.
 """
 
 from __future__ import annotations
@@ -85,9 +85,7 @@ def correlation_length(values: Sequence[float]) -> float:
     Ranks are taken in place of the values, since a single outlier would hide everything else.
     """
     number = len(values)
-    ranks = [0.0] * number
-    for place, at in enumerate(sorted(range(number), key=values.__getitem__)):
-        ranks[at] = place - (number - 1) / 2
+    ranks = _ranks(values)
     spread = math.fsum(rank * rank for rank in ranks)
     if spread == 0:
         return 1.0
@@ -98,6 +96,18 @@ def correlation_length(values: Sequence[float]) -> float:
             break
         length += 2 * alike
     return length
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """Ranks around zero; equal values share theirs."""
+    order = sorted(range(len(values)), key=values.__getitem__)
+    ranks, start = [0.0] * len(values), 0
+    for place in range(1, len(order) + 1):
+        if place == len(order) or values[order[place]] != values[order[start]]:
+            for at in order[start:place]:
+                ranks[at] = (start + place - len(order)) / 2
+            start = place
+    return ranks
 
 
 def resample_count(values: int) -> int:

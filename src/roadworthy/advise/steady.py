@@ -21,6 +21,8 @@ MIN_BATCHES = 16
 """Means of five below which nothing is said: a cut among so few would be chance."""
 DRIFT_ERRORS = 3.0
 """Standard errors by which the halves of a level run hardly ever differ."""
+LEAST_RATIO = 0.02
+"""A warm-up or a drift below this is nobody's concern, however sure it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,15 +53,23 @@ def steady_state(records: Sequence[RequestRecord]) -> SteadyState:
     tpots_s = [record.tpot_s for record in done]
     if all(value is not None for value in tpots_s):
         series.append([value or 0.0 for value in tpots_s])
-    cut = max(mser_cut(values) for values in series)
+    cut = max(_worth_cutting(values, mser_cut(values)) for values in series)
     drifts = [_drift(values[cut:]) for values in series]
-    ratio, errors = max(drifts, key=lambda one: abs(one[1]))
+    ratio, errors = max(drifts, key=lambda one: abs(one[0] or 0.0))
     return SteadyState(
         from_s=done[cut].t_sched_s - first_s if cut else 0.0,
         requests=cut,
         drift_ratio=ratio,
-        steady=abs(errors) < DRIFT_ERRORS,
+        steady=abs(errors) < DRIFT_ERRORS or (ratio is not None and abs(ratio) < LEAST_RATIO),
     )
+
+
+def _worth_cutting(values: Sequence[float], cut: int) -> int:
+    """``cut``, or 0 where what it cuts is like the rest."""
+    if not cut:
+        return 0
+    before, after = math.fsum(values[:cut]) / cut, math.fsum(values[cut:]) / (len(values) - cut)
+    return cut if abs(before - after) > LEAST_RATIO * after else 0
 
 
 def mser_cut(values: Sequence[float]) -> int:
