@@ -1,0 +1,1 @@
+"""Stores of state as servers: what scripts/bench-state and the tests start."""
