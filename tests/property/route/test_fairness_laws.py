@@ -45,12 +45,13 @@ class Engine:
     slots: int
     queue: QueueSpec = field(default_factory=lambda: QueueSpec(max_wait_s=86_400.0, ageing_s=86_400.0))
     seed: int = 0
+    headroom_ratio: float = 0.1
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
         self.governor = Governor(
             self.tenants.values(),
-            settings=GovernSettings(queue=self.queue, charge_every_tokens=1),
+            settings=GovernSettings(queue=self.queue, charge_every_tokens=1, borrow_headroom_ratio=self.headroom_ratio),
             shape=BlockShape(block_tokens=1, block_bytes=1),
         )
         self.governor.capacity(None, self.slots)
@@ -167,24 +168,30 @@ def test_ageing_brings_every_class_its_turn(seed: int, low: int) -> None:
     assert max(waits) <= 5.0 + low * 4 * OUTPUT_MOST / 100
 
 
-@given(seed=st.integers(0, 2**16), floods=st.integers(1, 8))
+@given(seed=st.integers(0, 2**16), floods=st.integers(1, 8), headroom_ratio=st.sampled_from([0.0, 0.5]))
 @settings(max_examples=20, deadline=None)
-def test_floods_cost_a_tenant_within_its_quota_one_turn_and_no_more(seed: int, floods: int) -> None:
-    """Borrowed work stands behind, whoever's it is: within the quota one waits for the next slot that comes free."""
+def test_floods_cost_a_tenant_within_its_quota_one_turn_or_nothing(
+    seed: int, floods: int, headroom_ratio: float
+) -> None:
+    """Borrowed work stands behind, whoever's it is: within the quota one waits for the next slot that comes free, and
+    not even that where a reserve is kept."""
     flooding = [Tenant(id=f"flood-{number}", kv_quota_bytes=1) for number in range(floods)]
     tenants = {one.id: one for one in (*flooding, Tenant(id="quiet"))}
-    engine = Engine(tenants, 2, seed=seed)
-    for one in flooding * 3:
+    engine = Engine(tenants, 2, seed=seed, headroom_ratio=headroom_ratio)
+    for one in flooding * 4:
         engine.ask(one.id)
-    for _ in range(40):
-        engine.ask("quiet")
-        engine.step()
-        engine.ask(engine.random.choice(flooding).id)
-    while engine.governor.waiting_of("quiet"):
-        engine.step()
+    under_way = 0
+    for _ in range(200):
+        if not under_way:
+            engine.ask("quiet")
+            under_way = 1
+        if engine.step() == "quiet":
+            under_way = 0
+        else:
+            engine.ask(engine.random.choice(flooding).id)
     waits = [started - asked for name, asked, started in engine.starts if name == "quiet"]
-    assert len(waits) == 40
-    assert max(waits) <= 2 * OUTPUT_MOST / 100
+    assert len(waits) > 20
+    assert max(waits) <= (0.0 if headroom_ratio else OUTPUT_MOST / 100 + 1e-9)
 
 
 @given(deadlines=st.lists(st.floats(0.05, 20.0), min_size=1, max_size=60), seed=st.integers(0, 2**16))
