@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -127,3 +128,35 @@ def test_an_error_is_short_and_printable() -> None:
 def test_an_engine_that_calls_itself_simulated_is_heard() -> None:
     assert read(*chat_events("a"), server="roadworthy-twin (simulated)").simulated
     assert not read(*chat_events("a")).simulated
+
+
+pieces_of_text = st.text(max_size=8)
+odd_events = st.one_of(
+    st.builds(lambda text: event({"content": text}), pieces_of_text),
+    st.builds(lambda text: event({"role": "assistant", "content": text}), pieces_of_text),
+    st.builds(
+        lambda text: event({"content": text}, usage={"prompt_tokens": 3, "completion_tokens": 2}), pieces_of_text
+    ),
+    st.builds(lambda text: event({"content": text}, error={"message": text}), pieces_of_text),
+    st.builds(lambda text: event({"reasoning": text, "content": None}), pieces_of_text),
+    st.sampled_from([error_event(503), b": keep-alive\n\n", b"data: {broken\n\n", b'data: {"choices": []}\n\n']),
+    st.just(event({"content": 'say "content":"x" and "error": and "usage":{'})),
+)
+
+
+@given(st.lists(odd_events, max_size=12), st.data())
+def test_reading_without_the_text_finds_the_same_tokens_counts_and_errors(
+    events: list[bytes], data: st.DataObject
+) -> None:
+    """The short way past JSON is an optimisation, and nothing may depend on where the stream is cut."""
+    whole = b"".join([*events, DONE])
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=6)))
+    outcomes = []
+    for keep_text in (True, False):
+        reader = AnswerReader(keep_text=keep_text)
+        reader.head(200, content_type="text/event-stream", server="uvicorn")
+        for second, (start, end) in enumerate(pairwise([0, *cuts, len(whole)])):
+            reader.feed(whole[start:end], float(second))
+        outcome = reader.outcome(99.0)
+        outcomes.append((outcome.token_times_s, outcome.n_in, outcome.n_out, outcome.error))
+    assert outcomes[0] == outcomes[1]

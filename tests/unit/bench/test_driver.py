@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,7 +14,11 @@ from roadworthy.advise.arrivals import Arrivals
 from roadworthy.bench.client import GenerateRequest, Outcome
 from roadworthy.bench.driver import DriveResult, Load, Progress, drive
 from roadworthy.spec.values import Quantiles, RequestProfile, Sessions, Tenant
+from roadworthy.spec.workload_values import ArrivalPattern
 from support.virtual_time import run_virtual
+
+if TYPE_CHECKING:
+    from roadworthy.core.records import RequestRecord
 
 PROFILE = RequestProfile(
     prompt_tokens=Quantiles(p50=60, p90=80, p99=100), output_tokens=Quantiles(p50=10, p90=20, p99=30), rate_per_s=10
@@ -194,3 +200,73 @@ def test_progress_ends_with_nothing_in_flight() -> None:
     drive_virtually(Load(arrivals=Arrivals(PROFILE, seed=1, requests=50)), takes_s=1, progress=progress)
     assert (progress.sent, progress.completed, progress.failed, progress.in_flight) == (50, 50, 0, 0)
     assert progress.output_tokens > 0
+
+
+USERS = replace(PROFILE, arrivals=ArrivalPattern(pattern="closed", users=3))
+
+
+def test_in_a_closed_loop_so_many_are_under_way_until_the_last() -> None:
+    result, client = drive_virtually(Load(arrivals=Arrivals(USERS, seed=1, requests=30)), takes_s=2)
+    assert len(result.records) == 30
+    assert client.most_in_flight == 3
+    assert client.asked[-1][0] == pytest.approx(18.0)
+    assert max(record.client_queue_s for record in result.records) < 1e-6
+
+
+def test_users_of_a_closed_loop_outlive_failures() -> None:
+    result, _ = drive_virtually(Load(arrivals=Arrivals(USERS, seed=1, requests=12)), takes_s=1, answer=failed)
+    assert len(result.records) == 12
+    assert len({record.session for record in result.records}) == 12
+
+
+def test_a_new_session_of_a_user_knows_nothing_of_the_last_one() -> None:
+    chatty = replace(CHATTY, arrivals=ArrivalPattern(pattern="closed", users=1))
+    _, client = drive_virtually(Load(arrivals=Arrivals(chatty, seed=3, requests=30)), takes_s=1)
+    by_session: dict[str, int] = {}
+    for _, request in client.asked:
+        said = sum(message.role == "assistant" for message in request.messages)
+        assert said == by_session.get(request.session, 0)
+        by_session[request.session] = said + 1
+    assert len(by_session) > 3
+
+
+def test_text_is_asked_for_only_where_a_next_turn_needs_it() -> None:
+    _, client = drive_virtually(Load(arrivals=Arrivals(PROFILE, seed=1, requests=5)), takes_s=1)
+    assert not any(request.keep_text for _, request in client.asked)
+    _, client = drive_virtually(Load(arrivals=Arrivals(CHATTY, seed=3, requests=40)), takes_s=1)
+    assert any(request.keep_text for _, request in client.asked)
+
+
+def test_priorities_are_sent_only_where_given() -> None:
+    arrivals = Arrivals(PROFILE, seed=1, requests=20, tenants=(Tenant(id="law"), Tenant(id="batch")))
+    _, client = drive_virtually(Load(arrivals=arrivals, priorities={"law": -5}), takes_s=1)
+    assert {request.priority for _, request in client.asked} == {-5, None}
+
+
+def test_every_record_is_told_as_it_ends() -> None:
+    told: list[RequestRecord] = []
+    load = Load(arrivals=Arrivals(PROFILE, seed=1, requests=20), on_record=told.append)
+    result, _ = drive_virtually(load, takes_s=1)
+    assert tuple(told) == result.records
+
+
+def test_the_pulse_of_an_idle_loop_is_on_time_and_counts_no_stall() -> None:
+    result, _ = drive_virtually(Load(arrivals=Arrivals(PROFILE, seed=1, requests=20)), takes_s=1)
+    assert len(result.lags_s) > 50
+    assert max(result.lags_s) < 0.001
+    assert result.stalls_s == ()
+
+
+def test_a_loop_that_stands_still_is_noticed() -> None:
+    """The clock jumps by ten seconds in the middle of the run, as after a suspended machine."""
+
+    async def main(now_s: Callable[[], float]) -> DriveResult:
+        def jumped_s() -> float:
+            return now_s() + (10.0 if now_s() > 3 else 0.0)
+
+        client = FakeClient(jumped_s, takes_s=1)
+        return await drive(Load(arrivals=Arrivals(PROFILE, seed=1, requests=100)), client, now_s=jumped_s)
+
+    ((at_s, length_s),) = run_virtual(main).stalls_s
+    assert at_s == pytest.approx(3.0, abs=0.1)
+    assert length_s == pytest.approx(10.0, abs=0.1)
