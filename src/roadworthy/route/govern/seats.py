@@ -28,6 +28,11 @@ MODELS_REMEMBERED = 64
 """Models of one tenant whose answers' lengths are remembered; a name costs a client nothing to invent."""
 
 
+def may_use(tenant: Tenant, model: str) -> bool:
+    """Whether ``tenant``'s list of models, if it has one, names ``model``."""
+    return not tenant.models or model in tenant.models
+
+
 class Seat:
     """One tenant: its limits, what its answers are like, what of it waits.
 
