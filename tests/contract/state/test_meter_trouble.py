@@ -163,6 +163,30 @@ def test_a_password_is_used_and_never_shown(tmp_path: Path, tenant: str) -> None
         run(lambda: test(server))
 
 
+def test_the_rights_that_the_guide_gives_a_redis_user_are_enough(own_server: Server, tenant: str) -> None:
+    import redis.asyncio
+
+    guide = Path(__file__).parents[3] / "docs" / "guides" / "state.md"
+    (line,) = [one for one in guide.read_text(encoding="utf-8").splitlines() if one.startswith("ACL SETUSER")]
+
+    async def test() -> None:
+        admin = redis.asyncio.Redis(port=own_server.port)
+        await admin.execute_command(*line.split())
+        url = own_server.url.replace("//", "//gateway:PASSWORD@")
+        limits = Limits(concurrency=2, requests_per_minute=60, tokens_per_minute=10_000, daily_tokens=10**6)
+        async with meter_at(url, ttl_s=0.1) as meter:
+            grant = await meter.acquire(limits, charge(tenant), "1")
+            while not await meter.renew([grant]):
+                await asyncio.sleep(0.15)
+            await meter.settle(grant, prompt_tokens=1, output_tokens=1)
+            assert (await meter.held(tenant)).tokens_today == 2
+            assert meter.owed == 0
+            assert meter.failing == ""
+        await admin.aclose()
+
+    run(test)
+
+
 def test_a_unix_socket_is_reached_by_its_path(tmp_path: Path, tenant: str) -> None:
     async def test() -> None:
         async with meter_at(f"unix://{tmp_path}/redis.sock") as meter:
