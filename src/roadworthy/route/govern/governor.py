@@ -58,6 +58,8 @@ class Governor:
         self._rules = RuleBook(self.settings.rules)
         self._treatments: dict[str, Treatment] = {}
         self._owners: dict[int, HeldPermit] = {}
+        self._by_class: dict[QueueClass, int] = {"high": 0, "normal": 0, "low": 0}
+        self._by_tenant: dict[str, int] = {}
         self._released: list[tuple[object, HeldPermit]] = []
 
     def _adopt(self, settings: GovernSettings) -> None:
@@ -111,8 +113,11 @@ class Governor:
     # one request
 
     def limits(self, tenant_id: str) -> Limits:
-        """What a meter is to enforce for the tenant. Raises KeyError for one that is not known."""
-        return self._seats[tenant_id].limits
+        """What a meter is to enforce for the tenant. Raises Refused (``tenant_removed``) for one that is not known."""
+        seat = self._seats.get(tenant_id)
+        if seat is None:
+            raise refusals.removed(tenant_id)
+        return seat.limits
 
     def check(self, tenant: Tenant, request: RouteRequest, facts: Facts | None, now_s: float) -> Treatment:
         """Whether ``tenant`` may ask this, and what is to be done with it.
@@ -300,14 +305,12 @@ class Governor:
         return seat.waiting if seat is not None else 0
 
     def depth(self, now_s: float) -> QueueDepth:
-        """The queue at a glance; walks over all that waits."""
-        by_class: dict[QueueClass, int] = {"high": 0, "normal": 0, "low": 0}
-        by_tenant: dict[str, int] = {}
-        for permit in self._owners.values():
-            by_class[permit.queue_class] += 1
-            by_tenant[permit.tenant_id] = by_tenant.get(permit.tenant_id, 0) + 1
+        """The queue at a glance; the tenants that have something waiting are copied, nothing else is walked over."""
         return QueueDepth(
-            total=self._room.count, by_class=by_class, by_tenant=by_tenant, oldest_s=self._room.oldest_s(now_s)
+            total=self._room.count,
+            by_class=dict(self._by_class),
+            by_tenant=dict(self._by_tenant),
+            oldest_s=self._room.oldest_s(now_s),
         )
 
     def holding(self) -> tuple[tuple[str, str], ...]:
@@ -337,6 +340,8 @@ class Governor:
         permit.give_up_s = now_s + most_s
         self._owners[id(owner)] = permit
         seat.waiting += 1
+        self._by_tenant[permit.tenant_id] = seat.waiting
+        self._by_class[permit.queue_class] += 1
         room.join(permit, now_s)
         quota = seat.limits.kv_blocks
         if permit.borrowed and quota is not None and permit.grant.charge.blocks <= quota:
@@ -366,7 +371,13 @@ class Governor:
     def _forget(self, permit: HeldPermit) -> None:
         del self._owners[id(permit.owner)]
         permit.owner = None
-        permit.seat.waiting -= 1
+        seat = permit.seat
+        seat.waiting -= 1
+        self._by_class[permit.queue_class] -= 1
+        if seat.waiting:
+            self._by_tenant[permit.tenant_id] = seat.waiting
+        else:
+            del self._by_tenant[permit.tenant_id]
 
     def _pass_on(self, seat: Seat, blocks: int, now_s: float) -> None:
         """``blocks`` of the tenant's quota are free again: its oldest borrowed requests that they cover become its own.
@@ -389,7 +400,9 @@ class Governor:
     def _own(self, permit: HeldPermit, now_s: float) -> None:
         permit.borrowed = False
         treatment = permit.treatment
+        self._by_class[permit.queue_class] -= 1
         permit.queue_class = "normal" if treatment is None else treatment.queue_class
+        self._by_class[permit.queue_class] += 1
         rank = CLASS_RANK[permit.queue_class] + permit.seat.priority
         if rank == permit.fair.rank:
             return

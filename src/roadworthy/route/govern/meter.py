@@ -28,6 +28,8 @@ _ROW = Struct("<iiqqqqqiq4x")
 minute that the two were reckoned with (0: none yet)."""
 
 _LONG_AGO_US = -(2**60)
+_MOST_TOKENS, _MOST_US = 2**32, 2**62
+"""No request is longer, and no debt lasts longer: an engine whose count is absurd must not break what is counted."""
 _EMPTY = _ROW.pack(0, 0, 0, 0, 0, _LONG_AGO_US, _LONG_AGO_US, 0, 0)
 _read, _write = _ROW.unpack_from, _ROW.pack_into
 
@@ -98,7 +100,7 @@ class LocalMeter:
         grant.settled = True
         tenant_id = grant.tenant_id
         at = self._at.get(tenant_id)
-        if at is None:  # the tenant was forgotten while this ran
+        if at is None:  # another meter's
             return
         requests, day, held, borrowed_blocks, used, requests_us, tokens_us, per_minute, tokens_per_minute = _read(
             self._rows, at
@@ -109,6 +111,7 @@ class LocalMeter:
             borrowed_blocks -= blocks
         charged, tokens = charge.prompt_tokens + charge.output_tokens, prompt_tokens + output_tokens
         if tokens != charged:
+            tokens = min(tokens, _MOST_TOKENS)
             if grant.day == day:
                 used += tokens - charged
             else:
@@ -117,6 +120,7 @@ class LocalMeter:
                     others[grant.day] += tokens - charged
             if tokens_per_minute:
                 tokens_us += cost_us(tokens, tokens_per_minute) - cost_us(charged, tokens_per_minute)
+                tokens_us = min(tokens_us, _MOST_US)
         _write(
             self._rows, at, requests - 1, day, held - blocks, borrowed_blocks, used, requests_us, tokens_us,
             per_minute, tokens_per_minute,
@@ -159,10 +163,17 @@ class LocalMeter:
         _write(self._rows, at, *row)
 
     def forget(self, tenant_id: str) -> None:
-        """The tenant is gone, and with it what it held."""
-        at = self._at.pop(tenant_id, None)
+        """The tenant is gone, and with it its rates and budgets. What runs of it is counted until it ends, so that a
+        tenant that comes back by the same name finds its own requests under way."""
+        at = self._at.get(tenant_id)
         self._other_days.pop(tenant_id, None)
-        if at is not None:
+        if at is None:
+            return
+        requests, day, blocks, borrowed, *_ = _read(self._rows, at)
+        if requests:
+            _write(self._rows, at, requests, day, blocks, borrowed, 0, _LONG_AGO_US, _LONG_AGO_US, 0, 0)
+        else:
+            del self._at[tenant_id]
             self._free.append(at)
 
     def _open(self, tenant_id: str) -> int:

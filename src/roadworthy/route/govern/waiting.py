@@ -41,6 +41,7 @@ class WaitingRoom:
         self._order: list[FairClass] = []
         self._ageing: deque[tuple[float, HeldPermit]] = deque()
         self._deadlines: list[tuple[float, int, HeldPermit]] = []
+        self._arrivals: deque[HeldPermit] = deque()
         self._entered = 0
         self._pace = Pace()
         self.follow(settings)
@@ -73,10 +74,12 @@ class WaitingRoom:
         permit.waiting = True
         self._put(permit, now_s)
         self._entered += 1
+        self._arrivals.append(permit)
         heappush(self._deadlines, (permit.give_up_s, self._entered, permit))
         if len(self._deadlines) > 2 * self.count + _SLACK:
             self._deadlines = [one for one in self._deadlines if one[2].waiting]
             heapify(self._deadlines)
+            self._arrivals = deque(one for one in self._arrivals if one.waiting)
 
     def drop(self, permit: HeldPermit) -> None:
         """``permit`` waits no longer and was not served."""
@@ -173,8 +176,10 @@ class WaitingRoom:
 
     def oldest_s(self, now_s: float) -> float:
         """How long the request has waited that has waited longest; 0 when nothing waits."""
-        entered = [FairClass.head(line).entered_s for fair in self._order for line in fair.lines.values() if line.live]
-        return max(0.0, now_s - min(entered)) if entered else 0.0
+        arrivals = self._arrivals
+        while arrivals and not arrivals[0].waiting:
+            arrivals.popleft()
+        return max(0.0, now_s - arrivals[0].entered_s) if arrivals else 0.0
 
     # within
 
