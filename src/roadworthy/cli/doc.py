@@ -19,7 +19,12 @@ if TYPE_CHECKING:
     from roadworthy.longdoc.search import Hit, Searcher
     from roadworthy.longdoc.values import Unit
 
-TEXT_SUFFIXES = {".txt", ".md", ".markdown", ".text", ""}
+SUFFIXES = {
+    ".txt", ".md", ".markdown", ".text", ".pdf", ".docx", ".xlsx", ".pptx", ".html", ".htm", ".png", ".jpg", ".jpeg",
+    ".tif", ".tiff",
+}  # fmt: skip
+"""Of the files that are taken out of a folder; a file that is named is read whatever it is called."""
+
 BYTES_PER_TOKEN = {True: 3.0, False: 4.6}
 """UTF-8 bytes of a token, Chinese and other text: a size for splitting, not a count for a bill."""
 
@@ -155,42 +160,42 @@ def _store(home: Path | None) -> DocumentStore:
 def _files(paths: Sequence[Path]) -> Iterator[Path]:
     for path in paths:
         if path.is_dir():
-            yield from sorted(
-                one for one in path.rglob("*") if one.is_file() and one.suffix.lower() in TEXT_SUFFIXES - {""}
-            )
+            yield from sorted(one for one in path.rglob("*") if one.is_file() and one.suffix.lower() in SUFFIXES)
         else:
             yield path
 
 
 def _ingest(store: DocumentStore, path: Path, *, no_vectors: bool) -> dict[str, object]:
     from roadworthy.adapters import embeddings
+    from roadworthy.adapters.longdoc_read.read import read_document
+    from roadworthy.adapters.longdoc_read.values import UnreadableError
     from roadworthy.adapters.longdoc_store import digest_of
     from roadworthy.longdoc.lexical import count_terms
+    from roadworthy.longdoc.pages import paged
     from roadworthy.longdoc.split import split
 
     name = str(path)
-    if path.suffix.lower() not in TEXT_SUFFIXES:
-        return {"document": name, "error": f"{path.suffix} is not read yet; text and Markdown are"}
     try:
         data = path.read_bytes()
     except OSError as error:
         return {"document": name, "error": error.strerror or str(error)}
-    try:
-        text = data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
-    except UnicodeDecodeError as error:
-        return {"document": name, "error": f"byte {error.start} is not UTF-8: convert it (iconv -f gb18030 -t utf-8)"}
-    if not text.strip():
-        return {"document": name, "error": "holds no text"}
     with_vectors = not no_vectors and embeddings.available()
-    digest = digest_of(data, settings=f"1,{with_vectors}")
+    digest = digest_of(data, settings=f"2,{with_vectors}")
     if store.has(name, digest):
         return {"document": name, "outcome": "unchanged"}
+    try:
+        read = read_document(data)
+    except UnreadableError as error:
+        return {"document": name, "error": str(error), "hint": error.hint}
+    text = read.text
     units, notes = split(text, count_tokens)
+    units = paged(units, read.page_starts)
     terms = count_terms(" ".join((*unit.path, unit.label, unit.title, unit.text)) for unit in units)
     store.put(name, digest, len(text), units, terms, _vectors(name, units) if with_vectors else None)
     return {
-        "document": name, "outcome": "stored", "units": len(units), "vectors": with_vectors,
-        "notes": [note.message for note in notes],
+        "document": name, "outcome": "stored", "kind": read.kind, "pages": read.pages, "ocr_pages": read.ocr_pages,
+        "unread_pages": read.unread_pages, "units": len(units), "vectors": with_vectors,
+        "notes": [*read.notes, *(note.message for note in notes)],
     }  # fmt: skip
 
 

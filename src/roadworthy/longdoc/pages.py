@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
+from typing import TYPE_CHECKING
 
 from roadworthy.longdoc.numerals import CHINESE
+
+if TYPE_CHECKING:
+    from roadworthy.longdoc.values import Unit
 
 EDGE_LINES = 2
 """Lines at the top and at the bottom of a page among which running heads and page numbers are looked for."""
@@ -66,13 +71,14 @@ class Flow:
 
     def page_of(self, char_start: int) -> int:
         """The page, counted from 1, on which the character at ``char_start`` stands."""
-        page = 1
-        for number, start in enumerate(self.page_starts, 1):
-            if start <= char_start:
-                page = number
-            else:
-                break
-        return page
+        return max(1, bisect_right(self.page_starts, char_start))
+
+
+def paged(units: Iterable[Unit], page_starts: Sequence[int]) -> tuple[Unit, ...]:
+    """``units`` with the page on which each begins; as they are where there are no pages."""
+    if not page_starts:
+        return tuple(units)
+    return tuple(replace(unit, page=max(1, bisect_right(page_starts, unit.char_start))) for unit in units)
 
 
 def flowing(pages: Sequence[str]) -> Flow:
