@@ -31,6 +31,7 @@ class BenchRun:
     """What was measured.
 
     Args:
+        to_its_end: answers were made to be as long as planned.
         client_cpu_ratio: the busiest stretch of the load generator, in cores.
         clock_jump_s: how far the wall clock was set meanwhile; no latency depends on it.
     """
@@ -40,6 +41,7 @@ class BenchRun:
     model: ServedModel
     calibration: Calibration
     schedule: Schedule
+    to_its_end: bool
     drive: DriveResult
     report: SlaReport
     steady: SteadyState
@@ -120,6 +122,8 @@ class BenchRun:
             yield f"{drive.cut_sessions:,} conversations went on beyond the end; that part was not sent."
         if drive.uncounted:
             yield f"{drive.uncounted:,} answers came without usage: their tokens are counted as stream events."
+        if not self.to_its_end:
+            yield "The target does not take ignore_eos: answers end where the model ends them, at most as planned."
         if self.request.replay is not None:
             yield from self.request.replay.trace.notes()
             too_long = getattr(self.schedule, "too_long", 0)

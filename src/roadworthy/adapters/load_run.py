@@ -22,8 +22,9 @@ from roadworthy.adapters.load_request import BenchRequest, Replay, schedule_of
 from roadworthy.adapters.load_result import BenchRun
 from roadworthy.adapters.load_target import ServedModel, calibrate, check_keys, served_model
 from roadworthy.adapters.load_tokenizer import token_counter
+from roadworthy.advise.intervals import latency_intervals, with_intervals
 from roadworthy.advise.steady import SteadyState, steady_state
-from roadworthy.advise.verdict import judge
+from roadworthy.advise.verdict import after_warmup, judge
 from roadworthy.bench.driver import DriveResult, Load, Progress, drive
 from roadworthy.core.latency import LatencySummary
 
@@ -51,12 +52,14 @@ PROBE_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A target that answered: which model it serves, and how long its prompts come out."""
+    """A target that answered: which model it serves, how long its prompts come out, and whether its answers can be
+    made to be as long as asked."""
 
     origin: Origin
     model: ServedModel
     calibration: Calibration
     tokens_of: Callable[[str], int] | None = None
+    to_its_end: bool = True
 
 
 def run_bench(request: BenchRequest, *, watch: Watcher | None = None) -> BenchRun:
@@ -91,12 +94,14 @@ async def ask_target(request: BenchRequest) -> Target:
         model = await served_model(scout, where, wanted=request.model, key=request.first_key)
         await check_keys(scout, where, request.keys.items())
     async with LoadClient(origin, model=model.id, timeout_s=PROBE_TIMEOUT_S) as scout:
-        calibration, simulated = await calibrate(scout, where, request.first_key)
+        manner = await calibrate(scout, where, request.first_key)
+    calibration = manner.calibration
     return Target(
         origin=origin,
-        model=replace(model, simulated=model.simulated or simulated),
+        model=replace(model, simulated=model.simulated or manner.simulated),
         calibration=calibration if tokens_of is None else calibration.by_tokenizer(tokens_of),
         tokens_of=tokens_of,
+        to_its_end=manner.to_its_end,
     )
 
 
@@ -115,6 +120,7 @@ async def drive_once(
         arrivals=schedule,
         keys=request.keys,
         priorities=request.priorities,
+        to_its_end=target.to_its_end,
         calibration=target.calibration,
         salt=request.salt,
         until_s=request.duration_s,
@@ -136,14 +142,18 @@ async def drive_once(
         warmup_s=_warmup_s(request, steady),
         partial=result.partial,
     )
+    counted = after_warmup(result.records, _warmup_s(request, steady))
+    latency = {"ttft": lambda record: record.user_ttft_s, "tpot": lambda record: record.tpot_s}
+    objectives = with_intervals(report.objectives, counted, latency_intervals(counted, latency))
     return BenchRun(
         request=request,
         target=str(target.origin),
         model=target.model,
         calibration=target.calibration,
         schedule=schedule,
+        to_its_end=target.to_its_end,
         drive=result,
-        report=report,
+        report=replace(report, objectives=objectives),
         steady=steady,
         client_cpu_ratio=cpu_ratio,
         clock_jump_s=clock.jump_s(),

@@ -167,7 +167,7 @@ class _Lost:
 
     def look(self, record: RequestRecord) -> None:
         self._records.append(record)
-        if len(self._records) % CHECK_EVERY == 0 and surely_missed(self._records, self._sla):
+        if (not record.ok or len(self._records) % CHECK_EVERY == 0) and surely_missed(self._records, self._sla):
             self.lost = True
             self.event.set()
 

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from roadworthy.adapters.load_client import LoadClient, PlainAnswer
 
 
+_NOT_UNDERSTOOD = ("HTTP 400", "HTTP 422")
+"""How a strict service answers to a field that it does not know."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedModel:
     """A model that the target lists. ``max_model_len_tokens`` None: it does not say."""
@@ -52,16 +56,29 @@ async def check_keys(client: LoadClient, where: str, keys: Iterable[tuple[str, s
         _refuse_turned_away(await client.get("/v1/models", key=key), where, f"as tenant {tenant!r}" if tenant else "")
 
 
-async def calibrate(client: LoadClient, where: str, key: str | None) -> tuple[Calibration, bool]:
-    """How the target counts tokens, and whether it calls itself simulated, from two short completions.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manner:
+    """How the target answers: how it counts, whether it calls itself simulated, and whether it can be told to go on to
+    the asked length (``ignore_eos``, which is vLLM's own)."""
+
+    calibration: Calibration
+    simulated: bool
+    to_its_end: bool
+
+
+async def calibrate(client: LoadClient, where: str, key: str | None) -> Manner:
+    """How the target answers, from two short completions.
 
     Raises:
         ProbeError: it does not complete them; the message says why.
     """
     counts: list[int | None] = []
-    simulated = False
+    simulated, to_its_end = False, True
     for which in range(len(PROBE_WORDS)):
-        outcome = await client.generate(replace(probe(which), key=key))
+        outcome = await client.generate(replace(probe(which), key=key, to_its_end=to_its_end))
+        if outcome.error.startswith(_NOT_UNDERSTOOD) and to_its_end:
+            to_its_end = False
+            outcome = await client.generate(replace(probe(which), key=key, to_its_end=False))
         if outcome.error:
             raise ProbeError(
                 f"{where}: a completion of one token failed: {outcome.error}",
@@ -71,7 +88,7 @@ async def calibrate(client: LoadClient, where: str, key: str | None) -> tuple[Ca
         simulated |= outcome.simulated
     few, many = counts
     calibration = Calibration() if few is None or many is None else Calibration.of_probes((few, many))
-    return calibration, simulated
+    return Manner(calibration=calibration, simulated=simulated, to_its_end=to_its_end)
 
 
 def _refuse_turned_away(answer: PlainAnswer, where: str, who: str) -> None:

@@ -13,13 +13,14 @@ import math
 import random
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from roadworthy.core.latency import percentile
 
 if TYPE_CHECKING:
+    from roadworthy.advise.objectives import Objective
     from roadworthy.core.records import RequestRecord
 
 CONFIDENCE = 0.95
@@ -181,6 +182,21 @@ def latency_intervals(
         intervals = {stat: resampled.interval(stat) for stat in resampled.stats}
         found[name] = {stat: interval for stat, interval in intervals.items() if interval is not None}
     return found
+
+
+def with_intervals(
+    objectives: Sequence[Objective], records: Sequence[RequestRecord], latency: Mapping[str, Mapping[str, Interval]]
+) -> tuple[Objective, ...]:
+    """``objectives`` with the interval of each: of latencies from ``latency`` (``latency_intervals`` under the names
+    ``ttft`` and ``tpot``), of success from the count of ``records``."""
+    found = []
+    for item in objectives:
+        word, _, stat = item.name.partition("_")
+        interval = latency.get(word, {}).get(stat)
+        if item.name == "success" and records:
+            interval = share_interval(sum(record.ok for record in records), len(records))
+        found.append(item if interval is None else replace(item, low=interval.low, high=interval.high))
+    return tuple(found)
 
 
 def share_interval(hits: int, of: int, *, confidence: float = CONFIDENCE) -> Interval:

@@ -22,6 +22,7 @@ class Objective:
     """One promise and what became of it. ``met`` None means that this run cannot tell; ``why`` says so in words.
 
     ``limit`` and ``measured`` are in ``unit``: seconds (``s``), a share (``ratio``) or requests a second (``per_s``).
+    ``low`` and ``high`` bound what was measured in 95 of 100 runs, None where that was not asked or cannot be told.
     """
 
     name: str
@@ -30,6 +31,8 @@ class Objective:
     measured: float | None
     met: bool | None
     why: str
+    low: float | None = None
+    high: float | None = None
 
 
 def meets_limits(record: RequestRecord, sla: Sla) -> bool:

@@ -107,7 +107,7 @@ class Comparison:
         found = {one.outcome for one in self.differences}
         for word in ("worse", "better", "same"):
             if word in found:
-                return word  # type: ignore[return-value]  # mypy widens the literals of the tuple
+                return word
         return "unknown"
 
 
@@ -136,7 +136,8 @@ def _latencies(a: Measured, b: Measured, seed: int) -> Iterator[Difference]:
                        if value is not None]  # fmt: skip
             summary = LatencySummary.of(value for value, _ in present)
             enough = len(present) >= MIN_BLOCKS
-            sample = Resampled(*zip(*present, strict=True), drawn) if enough else None  # type: ignore[misc]
+            values, places = [value for value, _ in present], [block for _, block in present]
+            sample = Resampled(values, places, drawn) if enough else None
             pair.append((summary, sample))
         for stat in ("p50", "p99"):
             yield _latency(f"{name.removesuffix('_s')}_{stat}", stat, pair[0], pair[1])

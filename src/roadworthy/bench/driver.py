@@ -70,6 +70,7 @@ class Load:
     Args:
         keys: API key of each tenant id; a tenant that it lacks is sent without one.
         priorities: engine priority of each tenant id; sent only where given.
+        to_its_end: answers go on to the planned length; False where the target cannot be told so.
         salt: makes this run's session ids and texts differ from another's.
         until_s: no turn is sent that the schedule places later than this, seconds after the start.
         max_concurrency: requests in flight at most; None, the honest choice for an SLA, sets no cap.
@@ -80,6 +81,7 @@ class Load:
     keys: Mapping[str, str | None] = field(default_factory=dict)
     priorities: Mapping[str, int] = field(default_factory=dict)
     calibration: Calibration = field(default_factory=Calibration)
+    to_its_end: bool = True
     salt: str = ""
     until_s: float | None = None
     max_concurrency: int | None = None
@@ -199,6 +201,7 @@ class _Run:
             key=self._load.keys.get(request.tenant),
             session=f"bench-{self._load.salt}-{request.session}",
             keep_text=request.turn + 1 < request.turns and not request.said,
+            to_its_end=self._load.to_its_end,
             priority=self._load.priorities.get(request.tenant),
         )
 

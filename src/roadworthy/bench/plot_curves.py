@@ -125,8 +125,8 @@ def heat_map(
     for place, column in enumerate(columns):
         where = f'x="{_CELL_LEFT + (place + 0.5) * width:.1f}" y="{bottom + 16}" text-anchor="middle"'
         parts.append(f'<text class="tick" {where}>{escape(column)}</text>')
-    middle = (_CELL_LEFT + WIDTH - _RIGHT) / 2
-    parts.append(f'<text class="axis" x="{middle:.0f}" y="{bottom + 34}" text-anchor="middle">{escape(across)}</text>')
+    centre = (_CELL_LEFT + WIDTH - _RIGHT) / 2
+    parts.append(f'<text class="axis" x="{centre:.0f}" y="{bottom + 34}" text-anchor="middle">{escape(across)}</text>')
     return svg(name, parts, height=bottom + 42)
 
 

@@ -18,6 +18,7 @@ from roadworthy.bench.sections import (
     RunSection,
     Section,
     TableSection,
+    objective_interval,
     objective_name,
     objective_value,
     sample_notes,
@@ -107,7 +108,7 @@ def _objectives(objectives: Sequence[Objective]) -> str:
         f"<th>{escape(objective_name(item))}</th>"
         f'<td class="number">{escape(objective_value(item, item.limit))}</td>'
         f'<td class="number">{escape(objective_value(item, item.measured))}</td>'
-        f'<td class="why">{escape(item.why)}</td></tr>'
+        f'<td class="why">{escape("; ".join(filter(None, (item.why, objective_interval(item)))))}</td></tr>'
         for item in objectives
     )
     numbers = '<td class="number">limit</td><td class="number">measured</td>'

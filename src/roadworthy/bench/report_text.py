@@ -10,6 +10,7 @@ from roadworthy.bench.sections import (
     LATENCIES,
     OF_MET,
     RunSection,
+    objective_interval,
     objective_name,
     objective_value,
     sample_notes,
@@ -65,6 +66,7 @@ def _objectives(report: SlaReport, paint: Paint) -> Iterator[str]:
         limit, measured = objective_value(item, item.limit), objective_value(item, item.measured)
         yield f"{objective_name(item):<12}{limit:>10}{measured:>12}  {paint(word, word)}"
         yield from _wrap(item.why, indent="    ")
+        yield from _wrap(objective_interval(item), indent="    ")
 
 
 def _traffic(report: SlaReport) -> Iterator[str]:

@@ -77,6 +77,15 @@ def objective_value(objective: Objective, value: float | None) -> str:
     return f"{value:.2%}" if objective.unit == "ratio" else f"{value:.2f}/s"
 
 
+def objective_interval(objective: Objective) -> str:
+    """``95 %: 240 ms to 262 ms``, and what it means where the limit lies inside; empty without an interval."""
+    if objective.low is None or objective.high is None:
+        return ""
+    words = f"95 %: {objective_value(objective, objective.low)} to {objective_value(objective, objective.high)}"
+    inside = objective.low <= objective.limit < objective.high if objective.unit == "s" else False
+    return f"{words}, the limit is inside: a repeated run may end otherwise" if inside else words
+
+
 def too_few(summary: LatencySummary, percent: int) -> bool:
     """Whether a percentile is shown only for orientation, since a verdict on it would want more samples."""
     return summary.count < MIN_SAMPLES[percent]

@@ -26,6 +26,10 @@ ONE_SIDED_95 = 0.90
 EARLY_REQUESTS = 60
 """Requests below which no step is ended early."""
 MOST_STEPS = 24
+LEAST_REQUESTS = 100
+"""Of one load: three of them prove a P99 when every request keeps the limit, fewer never could."""
+MOST_HALVINGS = 6
+"""Below a 64th of the first rate nobody looks: each halving takes twice as long."""
 
 Outcome = Literal["met", "missed", "unsure"]
 
@@ -160,7 +164,7 @@ class RateSearch:
             raise ValueError(f"rate {first_per_s}/s and precision {precision_ratio} must be positive")
         self._next: float | None = min(max(first_per_s, least_per_s), most_per_s)
         self._precision_ratio = precision_ratio
-        self._least_per_s = max(least_per_s, first_per_s / 2**12)
+        self._least_per_s = max(least_per_s, first_per_s / 2**MOST_HALVINGS)
         self._most_per_s = min(most_per_s, first_per_s * 2**14)
         self.met_per_s: float | None = None
         self.not_met_per_s: float | None = None
@@ -190,5 +194,7 @@ class RateSearch:
 
 
 def surely_missed(records: Sequence[RequestRecord], sla: Sla) -> bool:
-    """Whether a step need not go on: its requests so far already show a miss."""
+    """Whether a step need not go on: its requests so far already show a miss. One failure does, where none may be."""
+    if sla.success_ratio in (None, 1.0) and any(not record.ok for record in records):
+        return True
     return len(records) >= EARLY_REQUESTS and decide(records, sla).outcome == "missed"

@@ -90,7 +90,7 @@ def _swept(
 ) -> Sweep:
     from roadworthy.adapters.load_sweep import find_rate, run_levels
     from roadworthy.advise.objectives import DEFAULT_ACCEPTANCE
-    from roadworthy.bench.sweep import RateSearch
+    from roadworthy.bench.sweep import LEAST_REQUESTS, RateSearch
     from roadworthy.cli.bench_progress import watching
     from roadworthy.spec.values import Sla
 
@@ -100,6 +100,11 @@ def _swept(
             return run_levels(request, sla, _levels(request, rates, concurrency), told=_told, watch=watch)
         if request.workload.arrivals.pattern in ("closed", "ramp"):
             raise SpecError("a closed loop or a ramp has no rate to search", hint="use --concurrency, or --rates")
+        if (request.requests or 0) < LEAST_REQUESTS:
+            raise SpecError(
+                f"--requests {request.requests}: too few to prove a P99, wanted at least {LEAST_REQUESTS}",
+                hint=f"{DEFAULT_REQUESTS} without the option",
+            )
         infinite = float("inf")
         search = RateSearch(
             first_per_s=request.workload.rate_per_s,

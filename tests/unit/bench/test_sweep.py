@@ -33,7 +33,7 @@ def searched(edge_per_s: float, first_per_s: float, precision: float = 0.1) -> R
     return search
 
 
-@given(st.floats(0.05, 500), st.floats(0.5, 50), st.sampled_from([0.02, 0.1, 0.5]))
+@given(st.floats(1, 500), st.floats(0.5, 50), st.sampled_from([0.02, 0.1, 0.5]))
 def test_the_edge_lies_between_the_two_rates_and_they_are_near(edge: float, first: float, precision: float) -> None:
     search = searched(edge, first, precision)
     assert search.met_per_s is not None
@@ -112,6 +112,11 @@ def test_a_lost_step_is_ended_early_but_not_on_its_first_requests() -> None:
     assert surely_missed(slow, SLA)
     assert not surely_missed(slow[:-1], SLA)
     assert not surely_missed(steady(EARLY_REQUESTS), SLA)
+
+
+def test_one_failure_ends_a_step_where_none_may_be() -> None:
+    assert surely_missed([record(0.0, ok=False)], SLA)
+    assert not surely_missed([record(0.0, ok=False)], Sla(ttft_p99_s=0.25, success_ratio=0.9))
 
 
 def test_nothing_ended_decides_nothing() -> None:
