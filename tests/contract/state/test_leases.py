@@ -90,6 +90,17 @@ def test_a_supervisor_settles_what_a_dead_worker_held_by_its_lease_id(shared: Be
     assert (held.requests, held.blocks, held.tokens_today) == (0, 0, 107)
 
 
+def test_what_another_process_settled_is_not_taken_back_by_a_late_renewal(shared: Bench, tenant: str) -> None:
+    grant = acquire(shared, tenant, f"{tenant}1")
+    other = shared.another()
+    shared.do(other.settle(Grant(lease_id=f"{tenant}1", tenant_id=tenant, charge=charge(tenant)),
+                           prompt_tokens=10, output_tokens=7))  # fmt: skip
+    shared.do(other.close())
+    assert shared.do(shared.meter.renew([grant])) == (grant,)
+    held = shared.do(shared.meter.held(tenant))
+    assert (held.requests, held.tokens_today) == (0, 17)
+
+
 def test_a_question_whose_answer_was_lost_may_be_asked_again(shared: Bench, tenant: str) -> None:
     limits = Limits(concurrency=1, requests_per_minute=1, daily_tokens=30, kv_blocks=1)
     first = acquire(shared, tenant, f"{tenant}1", limits)
@@ -115,10 +126,12 @@ def test_a_clock_that_is_set_back_keeps_nobody_out_for_as_long_as_it_went(
 
 def test_a_clock_that_is_set_back_over_midnight_finds_the_days_use_as_it_was(shared: Bench, tenant: str) -> None:
     limits = Limits(daily_tokens=100)
-    grant = acquire(shared, tenant, f"{tenant}1", limits, prompt_tokens=80, output_tokens=0)
-    shared.do(shared.meter.settle(grant, prompt_tokens=80, output_tokens=0))
+    grant = acquire(shared, tenant, f"{tenant}1", limits, prompt_tokens=50, output_tokens=0)
+    late = acquire(shared, tenant, f"{tenant}0", limits, prompt_tokens=50, output_tokens=0)
+    shared.do(shared.meter.settle(grant, prompt_tokens=60, output_tokens=0))
     shared.clock.advance(86_400)
     assert shared.do(shared.meter.held(tenant)).tokens_today == 0
+    shared.do(shared.meter.settle(late, prompt_tokens=20, output_tokens=0))
     acquire(shared, tenant, f"{tenant}2", limits, prompt_tokens=10, output_tokens=0)
     shared.clock.advance(-86_400)
     with pytest.raises(Refused, match="has used 80 of 100"):
