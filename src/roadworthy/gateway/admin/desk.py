@@ -2,7 +2,8 @@
 
 A change goes through three steps. The gateway hears it first, since it alone knows whether it can be used; then it is
 written, together with its audit row; where writing fails the gateway hears the opposite. A revocation is the exception:
-it stays in force although it could not be written, because a key that leaked must not come back with the database.
+it stays in force although it could not be written, because a key that leaked must not come back with the database, and
+is written when that is back.
 
 Gateways of several hosts that share one registry notice each other's changes by its revision.
 """
@@ -78,6 +79,7 @@ class Desk:
         self._revision = 0
         self._follower: asyncio.Task[None] | None = None
         self._troubled = False
+        self._unwritten: dict[str, tuple[ApiKey, AuditRow]] = {}
 
     @property
     def stored(self) -> bool:
@@ -115,9 +117,17 @@ class Desk:
         self._view = view
 
     async def reloaded(self) -> None:
-        """The document was read again: administrators' words stay before what it says now."""
+        """The document was read again: administrators' words stay before what it says now, database or not."""
         async with self._lock:
-            await self._sync()
+            before = self.roster
+            document = await self._governed.document_tenants()
+            roster = await asyncio.to_thread(Roster, document, before.rows(), before.keys())
+            try:
+                await self._tell(roster.since(before))
+            except SpecError as error:
+                self._say(f"warning: what administrators said does not go with the document: {error}")
+            else:
+                self.roster = roster
 
     async def tenants_view(self) -> list[dict[str, Any]]:
         """What each tenant holds and uses now."""
@@ -133,8 +143,10 @@ class Desk:
             await self.notice()
 
     async def notice(self) -> None:
-        """Take over what other gateways changed, if anything. What goes wrong is said once, until it is well again."""
+        """Take over what other gateways changed, if anything, and write what could not be written. What goes wrong is
+        said once, until it is well again."""
         try:
+            await self._write_the_unwritten()
             if await asyncio.to_thread(self.registry.revision) != self._revision:
                 async with self._lock:
                     await self._sync()
@@ -147,10 +159,18 @@ class Desk:
                 self._say("changes of tenants and keys at other gateways are seen again")
             self._troubled = False
 
+    async def _write_the_unwritten(self) -> None:
+        async with self._lock:
+            for key_id, (key, audit) in tuple(self._unwritten.items()):
+                await asyncio.to_thread(self.registry.apply, RegistryChange(keys=(key,)), audit, None)
+                del self._unwritten[key_id]
+                self._say(f"the revocation of {key.prefix} is written now")
+
     async def _sync(self) -> None:
-        before = self.roster
-        self.roster, self._revision = await self._read(await self._governed.document_tenants())
-        await self._tell(self.roster.since(before))
+        """Put into force what is stored. Raises SpecError when the gateway cannot use it: then nothing has changed."""
+        roster, revision = await self._read(await self._governed.document_tenants())
+        await self._tell(roster.since(self.roster))
+        self.roster, self._revision = roster, revision
 
     async def _read(self, document: Sequence[Tenant]) -> tuple[Roster, int]:
         """All of it, put together on a thread: a hundred thousand keys must not hold up the loop."""
@@ -158,8 +178,10 @@ class Desk:
         def read() -> tuple[Roster, int]:
             before = self.registry.revision()
             found = self.registry.load()
+            roster = Roster(document, found.tenants, found.keys)
+            roster.apply(keys=[key for key, _ in self._unwritten.values()])
             # the earlier one: what somebody changes between the two questions is looked at again, never missed
-            return Roster(document, found.tenants, found.keys), min(before, found.revision)
+            return roster, min(before, found.revision)
 
         return await asyncio.to_thread(read)
 
@@ -218,10 +240,13 @@ class Desk:
             self._revision = await asyncio.to_thread(self.registry.apply, wanted.change, audit, self._revision)
         except BaseException as error:
             if keep_in_force and isinstance(error, Temporary):
+                for key in wanted.change.keys:
+                    self._unwritten.setdefault(key.id, (key, audit))
                 raise AdminError(
                     f"it is in force at this gateway, and could not be written: {error}",
                     code="state_unavailable",
-                    hint="ask again until it is written: a restart, and other gateways, go by what is written",
+                    hint="it is written when the database is back; until then a restart, and other gateways, do not "
+                    "know of it",
                 ) from error
             back = undo()
             with contextlib.suppress(SpecError):  # what was in force a moment ago can be put into force
@@ -276,6 +301,11 @@ class Desk:
     async def _reachable(self, work: Awaitable[Any]) -> Any:
         try:
             return await work
+        except SpecError as error:
+            raise AdminError(
+                f"what another gateway changed cannot be put into force here: {error}", code="change_refused",
+                hint=error.hint,
+            ) from error  # fmt: skip
         except Temporary as error:
             raise AdminError(
                 f"the database does not answer: {error}", code="state_unavailable", hint=error.hint or "try again"

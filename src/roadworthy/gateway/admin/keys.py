@@ -277,6 +277,6 @@ OPERATIONS = (
         handle=_revoke, parameters=(_KEY,), answer="Key", errors=("key_not_found", "last_admin_key"),
         summary="Revoke a key, for good.",
         doc="No new request gets in with it; streams in progress end as they would have. It is in force even where it "
-        "could not be written (503): ask again then.",
+        "could not be written (503), and is written when the database is back.",
     ),
 )  # fmt: skip

@@ -106,6 +106,10 @@ class Roster:
         """As the document has it, whatever administrators said since."""
         return self._document.get(tenant_id)
 
+    def rows(self) -> list[TenantRow]:
+        """All that administrators said."""
+        return list(self._rows.values())
+
     def is_of_document(self, tenant_id: str) -> bool:
         return tenant_id in self._document
 

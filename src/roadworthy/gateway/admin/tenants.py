@@ -151,8 +151,9 @@ async def _change_fields(call: Call, action: str) -> None:
         entry = entry_of(roster, tenant_id)
         _unchanged(call, entry.version)
         before = roster.row(tenant_id)
-        fields = dict(before.definition.get("fields", {})) if before is not None and before.definition else {}
-        adds = not roster.is_of_document(tenant_id)
+        said = before.definition or {} if before is not None else {}
+        fields = said.get("fields", {})
+        adds = said.get("adds", False) or not roster.is_of_document(tenant_id)  # it stays when the document drops it
         row = _next_row(roster, tenant_id, {**fields, **_attributes(call.body)}, adds=adds)
         _judged(row, roster)
         tenant = over(row, roster.document_tenant(tenant_id))

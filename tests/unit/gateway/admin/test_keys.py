@@ -107,9 +107,15 @@ def test_a_revocation_stays_in_force_although_it_could_not_be_written() -> None:
             assert code(answer) == (503, "state_unavailable")
             assert "in force at this gateway" in answer.json()["error"]["message"]
             assert not here.view.keys[key_id].usable(here.clock())
+            await here.desk.notice()
             here.registry.down = ""
-            assert (await admin.post(f"/api/keys/{key_id}/revoke")).status_code == 200
+            await here.desk.reloaded()  # reads what is stored, where the key is in force still
+            assert not here.view.keys[key_id].usable(here.clock())
+            assert here.registry.load().keys[0].usable(here.clock())
+            await here.desk.notice()
             assert not here.registry.load().keys[0].usable(here.clock())
+            assert [one["action"] for one in await here.audit()] == ["key.revoke", "key.create"]
+            assert "is written now" in str(here.said)
 
     asyncio.run(test())
 

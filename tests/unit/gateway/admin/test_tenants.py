@@ -311,6 +311,60 @@ def test_another_gateways_change_is_noticed_and_kept_when_changing_at_the_same_t
     asyncio.run(test())
 
 
+def test_what_another_gateway_changed_and_this_one_cannot_use_is_said_and_tried_again() -> None:
+    async def test() -> None:
+        registry = FlakyRegistry()
+        async with office(registry=registry) as here, office(registry=registry) as there:
+            async with there.client() as admin:
+                await admin.patch("/api/tenants/acme", json={"concurrency": 1})
+            here.view.refuses = "concurrency: 1 among 4 workers"
+            async with here.client() as admin:
+                answer = await admin.patch("/api/tenants/beta", json={"rpm": 1})
+                assert code(answer) == (422, "change_refused")
+                await here.desk.notice()
+                await here.desk.reloaded()
+                assert "among 4 workers" in str(here.said)
+                assert (await admin.get("/api/tenants/acme")).json()["concurrency"] is None
+                here.view.refuses = ""
+                await here.desk.notice()
+                assert (await admin.get("/api/tenants/acme")).json()["concurrency"] == 1
+                assert here.view.tenants["acme"].concurrency == 1
+
+    asyncio.run(test())
+
+
+def test_a_reload_needs_no_database() -> None:
+    async def test() -> None:
+        async with office(registry=FlakyRegistry()) as here, here.client() as admin:
+            assert here.registry is not None
+            await admin.patch("/api/tenants/acme", json={"rpm": 7})
+            here.registry.down = "gone"
+            here.view.document = (replace(DOCUMENT[0], weight=9.0),)
+            here.view.tenants = {one.id: one for one in here.view.document}
+            await here.desk.reloaded()
+            acme = here.view.tenants["acme"]
+            assert (acme.requests_per_minute, acme.weight) == (7, 9.0)
+
+    asyncio.run(test())
+
+
+def test_an_added_tenant_stays_when_the_document_takes_it_up_and_drops_it() -> None:
+    async def test() -> None:
+        async with office() as here, here.client() as admin:
+            await admin.post("/api/tenants", json={"id": "new", "rpm": 5})
+            here.view.document = (*DOCUMENT, Tenant(id="new", key="sk-new", weight=2.0))
+            await here.desk.reloaded()
+            await admin.patch("/api/tenants/new", json={"tpm": 9})
+            new = here.view.tenants["new"]
+            assert (new.weight, new.requests_per_minute, new.tokens_per_minute) == (2.0, 5, 9)
+            here.view.document = DOCUMENT
+            await here.desk.reloaded()
+            new = here.view.tenants["new"]
+            assert (new.weight, new.requests_per_minute, new.tokens_per_minute, new.key) == (1.0, 5, 9, None)
+
+    asyncio.run(test())
+
+
 def test_trouble_in_noticing_is_said_once_and_so_is_its_end() -> None:
     async def test() -> None:
         async with office(registry=FlakyRegistry()) as here:
