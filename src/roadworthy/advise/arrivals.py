@@ -42,7 +42,7 @@ AFTER_FAILURE_S = 0.1
 """Pause of a user of a closed loop after a failed request, so that a service that is down is not asked in a spin."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)  # not frozen: a million of them are made in a simulation, at three times the cost
 class PlannedRequest:
     """One request of the schedule. ``turn`` counts from 0, of ``turns`` in its session; ``segments`` name the text
     of the prompt, ``answer_id`` the text that the answer will be in the next turn's prompt. ``kind`` is its part of a
