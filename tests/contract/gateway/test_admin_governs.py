@@ -152,7 +152,6 @@ def test_a_quota_edited_while_it_is_held_counts_what_is_held() -> None:
     run(test)
 
 
-@pytest.mark.xfail(strict=True, reason="what runs of a tenant without limits is in no meter yet")
 def test_a_limit_given_to_a_tenant_that_had_none_counts_what_runs() -> None:
     async def test() -> None:
         held = Held()
