@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.option("--port", type=click.IntRange(0, 65535), help="Data port; 0 takes a free one.")
 @click.option("--admin-port", type=click.IntRange(0, 65535), help="Admin port; 0 takes a free one.")
 @click.option(
-    "--admin-host", default="127.0.0.1", show_default=True, help="Address of the admin port, which has no key."
+    "--admin-host", default="127.0.0.1", show_default=True, help="Address of the admin port; its metrics need no key."
 )
 @click.option("--workers", type=click.IntRange(1, 1024), help="Processes that share the data port.")
 @click.option("--access-log", help="A line of JSON for each request goes to this file; - for stdout.")

@@ -32,7 +32,7 @@ class GatewayConfig:
         tenants: with their keys filled in; empty means open access.
         host: the data port's address.
         port, admin_port: 0 takes a free one.
-        admin_host: the admin port's address. It has no key: keep it private.
+        admin_host: the admin port's address. Health and metrics need no key there: keep it private.
         workers: processes that share the data port.
         session_header: names the conversation that a request belongs to.
         tls: of the data port.
