@@ -374,6 +374,7 @@ def _twin_request(request: dict[str, Any]) -> TwinRequest:
         id=str(request["id"]),
         segments=tuple(Segment(text, tokens) for text, tokens in request["segments"]),
         output_tokens=request["output"],
+        answer_id=f"answer of {request['id']}",
         priority=request["priority"],
     )
 

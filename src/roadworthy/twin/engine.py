@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Literal
 from roadworthy.core.errors import Refused
 from roadworthy.twin.batch import Batch, load_of
 from roadworthy.twin.config import accepted_drafts
-from roadworthy.twin.lane import Lane
-from roadworthy.twin.prompt import Segment
+from roadworthy.twin.lane import LONG_HISTORY, Lane
 from roadworthy.twin.requests import EngineStats, Finished, Output, Sequence
 from roadworthy.twin.scheduler import Scheduler
 from roadworthy.twin.times import NO_TIMES, GapHistogram, Stretch, TokenTimes
@@ -161,10 +160,10 @@ class Engine:
             raise ValueError(f"request {request.id}: the id is in use")
         scheduler = self._scheduler
         answer_tokens = min(request.output_tokens, room)
+        self._order += 1
         holding = scheduler.pool.holding(
             self._pieces(request, answer_tokens), request.prompt_tokens, salt=request.cache_salt
         )
-        self._order += 1
         seq = Sequence(request, holding, limit=answer_tokens, order=self._order, queued_s=now_s)
         self._sequences[request.id] = seq
         scheduler.enqueue(seq)
@@ -176,8 +175,7 @@ class Engine:
         if request.contents is not None:
             unit = self.unit_tokens
             return [(content, unit) for content in request.contents]
-        answer = Segment(request.answer_id or f"answer of {request.id}", answer_tokens)
-        return (*request.segments, answer)
+        return (*request.segments, (request.answer_id or self._order, answer_tokens))
 
     def abort(self, request_id: str, now_s: float) -> bool:
         """End a request and free its blocks at once, wherever it is; False when it is not here (any more)."""
@@ -269,8 +267,9 @@ class Engine:
                 self._busy_s -= stretch.end_s(stretch.steps) - stretch.end_s(ended + 1)
                 flight.stretch = stretch = stretch._replace(steps=ended + 1)
                 flight.done_s = stretch.end_s(ended + 1)
+                self._stage_free_s[0] = flight.done_s  # only one stage looks ahead
             if ended:
-                self._count_decoded(flight, stretch, ended)
+                self._count_decoded(flight, stretch.start_s, stretch.end_s(ended), ended)
                 flight.end(ended)
                 flight.begin(1)
 
@@ -282,14 +281,14 @@ class Engine:
             if self._lanes:
                 ready = self._lane_for(lane)
                 if ready is not None:
-                    lane = None
-                    if self._begin_lane_step(ready, now_s):
+                    begun = self._begin_lane_step(ready, now_s)
+                    if begun:
+                        lane = None
                         continue
-                    if ready.members:
-                        lane = ready  # it needs a closer look
-                    else:
+                    if begun is None:
                         self._spare_lane = ready
                         return
+                    lane = ready
             if lane is not None:
                 lane.dissolve()
                 lane = None
@@ -335,9 +334,9 @@ class Engine:
             lane.join(seq)
         return lane
 
-    def _begin_lane_step(self, lane: Lane, now_s: float) -> bool:
-        """Schedule the lane's next step, a prompt under way and waiting requests; False when there is nothing to run
-        or requests need a closer look."""
+    def _begin_lane_step(self, lane: Lane, now_s: float) -> bool | None:
+        """Schedule the lane's next step, a prompt under way and waiting requests; False when requests need a closer
+        look, None when there is nothing to run."""
         scheduler, pool = self._scheduler, self._scheduler.pool
         members, needs = len(lane.members), lane.needs()
         budget = scheduler.budget_tokens - members
@@ -364,7 +363,7 @@ class Engine:
         scheduler.count_computed(batch)
         if not members and not batch.entries:
             lane.started -= 1
-            return False
+            return None
         lane.entries = batch.entries
         self._launch_lane(lane, now_s)
         return True
@@ -382,7 +381,7 @@ class Engine:
         if self._stages == 1:
             start_s = now_s
             lane.stretch = stretch = Stretch(lane.steps + 1, steps, start_s, step_s, growth_s)
-            lane.done_s = self._stage_free_s[0] = stretch.end_s(steps)
+            lane.done_s = self._stage_free_s[0] = start_s + step_s if steps == 1 else stretch.end_s(steps)
             self._busy_s += lane.done_s - start_s
         else:
             lane.done_s = self._through_stages(step_s, now_s)
@@ -400,11 +399,16 @@ class Engine:
         steps = lane.next_end() - lane.steps
         if steps == 1:
             return 1, 0.0
-        if scheduler.waiting and scheduler.head_may_hit_more():
-            return 1, 0.0
         free = scheduler.pool.free_blocks
-        while steps > 1 and lane.needs(steps - 1) > free:
-            steps //= 2
+        if scheduler.pool.slack_blocks:
+            free -= members * (len(scheduler.pool.growing) + scheduler.pool.slack_reserve)
+            if lane.needs_at_most(steps) > free or (scheduler.waiting and not scheduler.seats_taken):
+                return 1, 0.0  # the next step may need a closer look
+        elif scheduler.waiting and not scheduler.seats_taken and scheduler.head_may_hit_more():
+            return 1, 0.0
+        elif lane.needs_at_most(steps) > free:
+            while steps > 1 and lane.needs(steps - 1) > free:
+                steps //= 2
         seconds = self._seconds
         while steps > 1:
             last_s = seconds(0, 0, members, context + members * (steps - 1))
@@ -438,16 +442,16 @@ class Engine:
 
     # -- ending steps ----------------------------------------------------------------------------------------------
 
-    def _count_decoded(self, lane: Lane, stretch: Stretch, steps: int) -> None:
+    def _count_decoded(self, lane: Lane, start_s: float, end_s: float, steps: int) -> None:
         tokens = steps * len(lane.members)
-        self._generation_tokens += tokens
         if tokens:
-            self.gaps.add((stretch.end_s(steps) - stretch.start_s) / steps, tokens)
+            self._generation_tokens += tokens
+            self.gaps.add((end_s - start_s) / steps, tokens)
 
     def _end_lane_step(self, lane: Lane, at_s: float, outputs: list[Output]) -> None:
         stretch = lane.stretch
         assert stretch is not None
-        self._count_decoded(lane, stretch, stretch.steps)
+        self._count_decoded(lane, stretch.start_s, at_s, stretch.steps)
         lane.end(stretch.steps)
         if self._tell_tokens:
             ending = self._ended(lane, at_s)
@@ -459,7 +463,8 @@ class Engine:
         if lane.entries:
             entries, lane.entries = lane.entries, {}
             self._settle_entries(entries, at_s, outputs, lane)
-        lane.renew_history()
+        if len(lane.history.stretches) >= LONG_HISTORY:
+            lane.renew_history()
 
     def _ended(self, lane: Lane, at_s: float) -> dict[Sequence, Finished]:
         ended: dict[Sequence, Finished] = {}

@@ -43,6 +43,8 @@ class Growth:
     def between(self, after: int, to: int) -> int:
         """Blocks needed when steps ``after`` to ``to - 1`` (counted from 0) begin."""
         size = self.block_tokens
+        if to - after == 1:
+            return self.at[after % size] * self.groups
         rounds, rest = divmod(to - after, size)
         start = after % size
         end = start + rest
@@ -166,38 +168,50 @@ class Lane:
 
     def needs(self, steps: int = 1) -> int:
         """Blocks that the next ``steps`` to begin need."""
-        return sum([growth.between(self.started, self.started + steps) for growth in self._growth])
+        started, blocks = self.started, 0
+        for growth in self._growth:
+            blocks += growth.between(started, started + steps)
+        return blocks
+
+    def needs_at_most(self, steps: int) -> int:
+        """No fewer than :meth:`needs`, at once."""
+        blocks = 0
+        for growth in self._growth:
+            blocks += (steps // growth.block_tokens + 1) * growth.members * growth.groups
+        return blocks
 
     def begin(self, steps: int) -> None:
         """Take the blocks of the next ``steps``."""
-        self._pool.take(self.needs(steps))
+        blocks = self.needs(steps)
+        if blocks:
+            self._pool.take(blocks)
         self.started += steps
 
     def end(self, steps: int) -> None:
         """Note that the first ``steps`` of the stretch have ended; the rest goes on."""
         stretch = self.stretch
         assert stretch is not None
-        if steps > self.started - self.steps:
-            self.begin(steps - (self.started - self.steps))
+        missing = self.steps + steps - self.started
+        if missing > 0:
+            self.begin(missing)
         self.steps += steps
         self.context += steps * len(self.members)
         if steps == stretch.steps:
-            self.history.add(stretch)
+            self.history.add(stretch, self.done_s)
             self.stretch = None
             return
-        self.history.add(stretch._replace(steps=steps))
+        end_s = stretch.end_s(steps)
+        self.history.add(stretch._replace(steps=steps), end_s)
         self.stretch = Stretch(
             stretch.first + steps,
             stretch.steps - steps,
-            stretch.end_s(steps),
+            end_s,
             stretch.step_s + steps * stretch.growth_s,
             stretch.growth_s,
         )
 
     def renew_history(self) -> None:
-        """Begin a new history when this one is long."""
-        if len(self.history) < LONG_HISTORY:
-            return
+        """Begin a new history; members' tokens so far stay in the old one."""
         old, self.history = self.history, History()
         self.history.last_s = old.last_s
         for seq in self.members:

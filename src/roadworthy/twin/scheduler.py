@@ -60,6 +60,11 @@ class Scheduler:
         """Whether scheduling could take a waiting sequence, as far as is known."""
         return bool(self.waiting) and not self.head_blocked
 
+    @property
+    def seats_taken(self) -> bool:
+        """Whether ``max_num_seqs`` run."""
+        return len(self.running) >= self._max_num_seqs
+
     def enqueue(self, seq: Sequence) -> None:
         if self._priority:
             insort(self.waiting, seq, key=_rank)

@@ -44,26 +44,22 @@ class Stretch(NamedTuple):
 class History:
     """The stretches of one row of steps, in order; ``last_s`` is when the last step ended."""
 
-    __slots__ = ("_firsts", "_stretches", "last_s")
+    __slots__ = ("last_s", "stretches")
 
     def __init__(self) -> None:
         self.last_s = -math.inf
-        self._stretches: list[Stretch] = []
-        self._firsts: list[int] = []
+        self.stretches: list[Stretch] = []
 
-    def __len__(self) -> int:
-        return len(self._stretches)
-
-    def add(self, stretch: Stretch) -> None:
-        self._stretches.append(stretch)
-        self._firsts.append(stretch.first)
-        self.last_s = stretch.end_s(stretch.steps)
+    def add(self, stretch: Stretch, end_s: float) -> None:
+        """Add the stretch that ended at ``end_s``."""
+        self.stretches.append(stretch)
+        self.last_s = end_s
 
     def between(self, after: int, to: int) -> list[Stretch]:
         """The stretches that steps ``after + 1`` to ``to`` belong to, cut to them."""
         found: list[Stretch] = []
-        at = bisect_right(self._firsts, after + 1) - 1
-        for stretch in self._stretches[at:]:
+        at = max(0, bisect_right(self.stretches, after + 1, key=_first) - 1)
+        for stretch in self.stretches[at:]:
             if stretch.first > to:
                 break
             skip = max(0, after + 1 - stretch.first)
@@ -73,6 +69,10 @@ class History:
                 stretch = Stretch(stretch.first + skip, steps, stretch.end_s(skip), step_s, stretch.growth_s)
             found.append(stretch)
         return found
+
+
+def _first(stretch: Stretch) -> int:
+    return stretch.first
 
 
 class Span(NamedTuple):
