@@ -97,6 +97,7 @@ def speed_limits(rounds: Rounds) -> list[Limit]:
         of_router("plain request with governance", "plain", 0.9, "governed"),
         of_router("64 KiB prompt", "plain_64k", 1.0),
         of_router("chunk at 512 streams", "chunk_512", 1.0),
+        of_router("chunk at 512 streams with governance", "chunk_512", 1.0, "governed"),
         Limit(name="chunks per read, 64,000/s offered on 256 streams", measured=joined, limit=1.1),
     ]
     for streams in (64, 512):

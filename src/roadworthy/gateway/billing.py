@@ -94,12 +94,15 @@ class Billing:
         if journal is None or not record.attempts:
             return
         if slot is None:
-            slot = journal.begin(
+            slot = journal.put(
                 record.request_id, record.tenant_id, record.model, record.endpoint, record.operation,
-                record.started_s + self._offset_s,
+                record.started_s + self._offset_s, prompt_tokens=record.prompt_tokens,
+                output_tokens=record.output_tokens, cached_tokens=record.cached_tokens, status=record.status,
+                estimated=record.tokens_estimated, ending=record.ending,
             )  # fmt: skip
-            if slot is None:
-                return
+            if slot is not None:
+                self._slot_of[record.request_id] = slot
+            return
         journal.end(
             slot, prompt_tokens=record.prompt_tokens, output_tokens=record.output_tokens,
             cached_tokens=record.cached_tokens, status=record.status, estimated=record.tokens_estimated,

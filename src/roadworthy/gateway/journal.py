@@ -17,6 +17,7 @@ import fcntl
 import mmap
 import os
 import secrets
+import struct
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,7 @@ _SLOT_WORDS = _SLOT_BYTES // _WORD_BYTES
 # words of a slot
 _STATE, _PROMPT, _OUTPUT, _CACHED, _STARTED_US, _STATUS, _ESTIMATED, _TEXT_BYTES = range(8)
 _ENDING_AT, _ENDING_BYTES = 8 * _WORD_BYTES, 32
+_put_over = struct.Struct(f"=8Q{_ENDING_BYTES}s").pack_into
 _TEXT_AT = _ENDING_AT + _ENDING_BYTES
 _TEXT_MOST = _SLOT_BYTES - _TEXT_AT
 _FREE, _RUNNING, _OVER = 0, 1, 2
@@ -109,6 +111,24 @@ class Journal:
         words[word + _TEXT_BYTES] = len(text)
         self._map[at + _TEXT_AT : at + _TEXT_AT + len(text)] = text
         words[word + _STATE] = _RUNNING  # last: a slot that counts is whole
+        return slot
+
+    def put(
+        self, request_id: str, tenant_id: str, model: str, endpoint: str, operation: str, started_s: float,
+        *, prompt_tokens: int, output_tokens: int, cached_tokens: int, status: int, estimated: bool, ending: str,
+    ) -> int | None:  # fmt: skip
+        """``begin`` and ``end`` in one, for a request that is over before any of its answer went out."""
+        if not self._free:
+            self.left_out += 1
+            return None
+        slot = self._free.pop()
+        at = _HEAD_BYTES + slot * _SLOT_BYTES
+        text = f"{request_id}\0{tenant_id}\0{operation}\0{endpoint}\0{model}".encode()[:_TEXT_MOST]
+        self._map[at + _TEXT_AT : at + _TEXT_AT + len(text)] = text  # before the state, which makes it count
+        _put_over(
+            self._map, at, _OVER, prompt_tokens, output_tokens, cached_tokens, int(started_s * 1e6), status, estimated,
+            len(text), ending.encode(),
+        )  # fmt: skip
         return slot
 
     def cells(self, slot: int) -> memoryview:

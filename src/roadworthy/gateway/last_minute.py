@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 WINDOW_S = 60.0
 _SLICE_S = 5.0
@@ -17,20 +21,30 @@ class LastMinute:
     def __init__(self) -> None:
         self._slices: deque[tuple[float, dict[str, _Sums]]] = deque()
 
-    def add(self, tenant_id: str, tokens: int, ttft_s: float | None, now_s: float) -> None:
-        """A request ended about ``now_s``."""
+    def turn(self, now_s: float) -> None:
+        """What is added next happened about ``now_s``."""
         slices = self._slices
         if not slices or now_s - slices[-1][0] >= _SLICE_S:
             slices.append((now_s, {}))
             while now_s - slices[0][0] > WINDOW_S:
                 slices.popleft()
-        sums = slices[-1][1].get(tenant_id)
+
+    def add(self, tokens: Mapping[str, int]) -> None:
+        """Tokens by tenant."""
+        for tenant_id, count in tokens.items():
+            self._sums(tenant_id).tokens += count
+
+    def first_token(self, tenant_id: str, ttft_s: float) -> None:
+        ttft = self._sums(tenant_id).ttft
+        bucket = int(math.log2(max(ttft_s, _SHORTEST_S) / _SHORTEST_S) * _PER_OCTAVE)
+        ttft[bucket] = ttft.get(bucket, 0) + 1
+
+    def _sums(self, tenant_id: str) -> _Sums:
+        latest = self._slices[-1][1]
+        sums = latest.get(tenant_id)
         if sums is None:
-            sums = slices[-1][1][tenant_id] = _Sums()
-        sums.tokens += tokens
-        if ttft_s is not None:
-            bucket = int(math.log2(max(ttft_s, _SHORTEST_S) / _SHORTEST_S) * _PER_OCTAVE)
-            sums.ttft[bucket] = sums.ttft.get(bucket, 0) + 1
+            sums = latest[tenant_id] = _Sums()
+        return sums
 
     def of(self, now_s: float) -> dict[str, tuple[int, dict[int, int]]]:
         """Tokens, and counts of first tokens by bucket (``quantile_s`` reads them), of each tenant that was there."""

@@ -131,7 +131,8 @@ class Tally:
     def _count(self, batch: list[RequestRecord]) -> None:
         by_tenant, by_engine, routed = self.by_tenant, self.by_engine, self.routed
         labels: dict[str, str] = {}
-        last_minute = self.last_minute.add
+        tokens: dict[str, int] = {}
+        self.last_minute.turn(batch[-1].started_s + batch[-1].duration_s)
         for one in batch:
             self.output_tokens += one.output_tokens
             key = (one.tenant_id, one.operation, one.ending, one.status // 100, one.tokens_estimated)
@@ -145,9 +146,9 @@ class Tally:
             sums.request_bytes += one.request_bytes
             sums.response_bytes += one.response_bytes
             if one.attempts:
-                last_minute(
-                    one.tenant_id, one.prompt_tokens + one.output_tokens, one.ttft_s, one.started_s + one.duration_s
-                )
+                tokens[one.tenant_id] = tokens.get(one.tenant_id, 0) + one.prompt_tokens + one.output_tokens
+                if one.ttft_s is not None:
+                    self.last_minute.first_token(one.tenant_id, one.ttft_s)
                 routed[one.by] = routed.get(one.by, 0) + 1
                 model = labels.get(one.model)
                 if model is None:
@@ -157,6 +158,7 @@ class Tally:
                 if times is None:
                     times = by_engine[of_engine] = EngineTimes()
                 times.add(one)
+        self.last_minute.add(tokens)
         self.requests += len(batch)
 
     def tenants(self, tenant_ids: Iterable[str], in_flight: Callable[[str], int]) -> tuple[TenantStatus, ...]:

@@ -14,6 +14,7 @@ from roadworthy.gateway.billing import Billing, bill_left_behind
 from roadworthy.gateway.governance import Governance
 from roadworthy.gateway.journal import Journal
 from roadworthy.gateway.room import Room, room_of
+from roadworthy.gateway.shared_limits import SharedLimits
 from roadworthy.gateway.told import Told
 from roadworthy.route.govern.footprint import BlockShape
 from roadworthy.route.govern.governor import Governor
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from roadworthy.gateway.config import GatewayConfig
     from roadworthy.gateway.endpoints import Endpoint
-    from roadworthy.gateway.stores import SharedMeter, Stores
+    from roadworthy.gateway.stores import Stores
     from roadworthy.gateway.tally import Tally
     from roadworthy.route.keys import Change
     from roadworthy.spec.governance_values import Billing as Counts
@@ -55,12 +56,11 @@ class Tenancy:
         self.told = Told()
         self.book = TenantBook(config.tenants, pepper=pepper)
         self._local = LocalMeter(wall_offset_s=time.time() - time.monotonic())
-        self._shared: SharedMeter | None = None
+        self._shared: SharedLimits | None = None
         self.governance = Governance(
             Governor(config.tenants or (ANONYMOUS,), settings=config.govern, shape=config.shape),
             self._local,
             now_s=time.monotonic,
-            on_loss=config.governance.on_state_loss,
         )
         self.billing = self._billed(worker or "") if config.governance.ledger else None
         self._room = Room()
@@ -85,8 +85,8 @@ class Tenancy:
         """Open what is shared; bill what dead processes left, where this is the only one of its gateway."""
         stores = self._stores
         if stores.meter is not None:
-            self._shared = await stores.meter()
-            self.governance.share(self._shared, self._shared.ttl_s)
+            self._shared = SharedLimits(await stores.meter(), on_loss=self._config.governance.on_state_loss)
+            self.governance.share(self._shared)
         if self._only:
             await bill_the_dead(stores)
         if self._shared is None and stores.tokens_of_day is not None:
@@ -130,9 +130,8 @@ class Tenancy:
 
     async def stop(self) -> None:
         """After the last request: give back, write the last rows."""
-        await self.governance.stop()
         if self._shared is not None:
-            await self._shared.close()
+            await self._shared.stop()
         if self.billing is not None:
             await asyncio.to_thread(self.billing.close, LAST_ROWS_S)
         self._shared = self.billing = None
@@ -197,7 +196,7 @@ class Tenancy:
         if ask_shared:
             for start in range(0, len(tenant_ids), HELD_AT_ONCE):
                 some = tenant_ids[start : start + HELD_AT_ONCE]
-                found |= zip(some, await asyncio.gather(*map(self.governance.held, some)), strict=True)
+                found |= zip(some, await asyncio.gather(*map(self._shared.held, some)), strict=True)
         return found
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from roadworthy.gateway.admin.access import Caller
     from roadworthy.gateway.admin.registry import Registry
-    from roadworthy.gateway.admin.view import AdminView, GovernedView
+    from roadworthy.gateway.admin.view import GovernedView
     from roadworthy.route.keys import ApiKey, Change
     from roadworthy.route.registry import TenantRow
     from roadworthy.spec.values import Tenant
@@ -132,10 +132,6 @@ class Desk:
     async def tenants_view(self) -> list[dict[str, Any]]:
         """What each tenant holds and uses now."""
         return await self._governed.tenants_view()
-
-    async def whole(self) -> Change:
-        """All that a gateway must hear which knows the document and no more."""
-        return self.roster.beyond(await self._governed.document_tenants())
 
     async def _follow(self) -> None:
         while True:
@@ -348,8 +344,3 @@ class Wanted:
     ) -> None:
         self.subject, self.before, self.after, self.result = subject, before, after, result
         self.change = RegistryChange(tenants=tuple(tenants), dropped=tuple(dropped), keys=tuple(keys))
-
-
-def governed(view: AdminView) -> bool:
-    """Whether tenants and keys of ``view`` can be changed while it runs."""
-    return all(hasattr(view, name) for name in ("govern", "tenants_view", "document_tenants"))

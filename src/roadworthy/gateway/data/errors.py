@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from roadworthy.core.errors import Refused
 
@@ -127,6 +127,31 @@ def engine_silent() -> Refused:
         status=504,
         hint="the request may be sent again; ask for fewer tokens if it happens often",
     )
+
+
+def gave_up(
+    outcome: str, model: str, tried: Literal["connect", "full", "hard"] | None
+) -> tuple[Refused, Literal["refused", "no_engine", "engine_error"]]:
+    """What a client is told whose request no engine took, and how that is counted.
+
+    Args:
+        outcome: of the last choice.
+        tried: how the last engine that was tried failed; None when none was.
+    """
+    if outcome == "model_not_found":
+        return BadRequest(
+            f"no engine serves model {model!r}", code="model_not_found", status=404, param="model",
+            hint="GET /v1/models lists the names",
+        ), "refused"  # fmt: skip
+    if outcome == "lane_full":
+        return lane_full(), "no_engine"
+    if tried is None:
+        return engines_unavailable("every one is draining"), "no_engine"
+    if tried == "hard":
+        return engine_failed(), "engine_error"
+    if tried == "full":
+        return engines_busy(), "no_engine"
+    return engines_unavailable("none accepts a connection"), "no_engine"
 
 
 def shutting_down() -> Refused:

@@ -37,10 +37,9 @@ _RUNNING = re.compile(
 inside it. In a chunk the chunk's own line end follows."""
 
 _SIZE_LINE = re.compile(rb"([0-9a-f]{1,7})\r\n")
-_SHORTEST_SIZE_LINE = 6
-"""No further than this goes the size line of a chunk that the engine's connection takes for one."""
-
 _LAST_CHUNK = b"0\r\n\r\n"
+_END = b"}\n\n\r\n"
+_SIZE_LINES = tuple(b"%x\r\n" % size for size in range(4096))
 _DELTA = re.compile(rb"^event: (?:response\..*\.delta|content_block_delta)\r?$", re.MULTILINE)
 _ENDED = re.compile(rb"^event: (?:response\.(?:completed|incomplete|failed)|message_delta)\r?$", re.MULTILINE)
 """Names of events, in responses and messages, that bring a piece of text, and that bring the engine's last word."""
@@ -131,7 +130,10 @@ class DeltaGate(CountedGate):
 class ExactGate(CountedGate):
     """A stream of chat or of completions that the engine counts, in every event or at the end."""
 
-    __slots__ = ("_asked", "_counting", "_ended", "_of_choice", "_strips")
+    __slots__ = (
+        "_asked", "_counting", "_counts", "_ended", "_of_choice", "_output", "_prompt", "_start", "_start_bytes",
+        "_strips",
+    )  # fmt: skip
 
     def __init__(self, hold_bytes: int, counting: Counting) -> None:
         super().__init__(hold_bytes)
@@ -140,6 +142,9 @@ class ExactGate(CountedGate):
         self._strips = counting.asked != "running"
         self._of_choice: dict[int, tuple[int, int]] = {}
         self._ended: Usage | None = None
+        # how the count of the next event is written if all goes on as before
+        self._counts, self._start, self._start_bytes = b"%d %d", b"?", 0
+        self._prompt = self._output = 0
 
     # chunks as the engine framed them
 
@@ -159,33 +164,57 @@ class ExactGate(CountedGate):
 
     def pass_chunk(self, data: bytes) -> None:
         """One chunk of whole events."""
+        output = self._output + 1
+        counts = self._counts % (self._prompt + output, output)  # of one token more, as nearly always
+        cut = len(data) - len(counts) - self._start_bytes
+        start = data.find(b"\n") + 1
+        if (
+            not data.endswith(counts)
+            or not data.startswith(self._start, cut)
+            or data.find(b"\n", start) != len(data) - 4  # more than one event, or more than one line
+        ):
+            self._pass_other(data, start)
+            return
+        cells = self.cells
+        cells[OUTPUT] = self._output = output
+        if self._strips:
+            data = b"".join((_size_line(cut + 5 - start), data[start : cut + 2], _END))
+        try:
+            self._write(data)
+        except RuntimeError:  # uvloop: the client's connection is closed, so nothing was delivered
+            cells[OUTPUT] = self._output = output - 1
+            raise
+
+    def _pass_other(self, data: bytes, start: int) -> None:
+        """The same, whatever its shape. What is learned of the count's shape makes the next one quick."""
         at = data.rfind(_MEMBER)
         if (
             data[at - 2 : at] != b"}]"  # an event without choices is the engine's last word
-            or data.find(b"\n", _SHORTEST_SIZE_LINE) != len(data) - 4  # more than one event, or more than one line
+            or data.find(b"\n", start) != len(data) - 4
             or (found := _RUNNING.match(data, at)) is None
         ):
             self.pass_chunks(data)
             return
-        cells = self.cells
-        before = cells[OUTPUT]
-        prompt, output = found.groups()
-        cells[OUTPUT] = int(output)
-        if self.estimated:
-            self.estimated = False
-            cells[PROMPT] = int(prompt)
+        cells, before = self.cells, self.cells[OUTPUT]
+        prompt, output = int(found[1]), int(found[2])
+        cells[PROMPT], cells[OUTPUT] = prompt, output
+        self.estimated = False
+        self._prompt, self._output = prompt, output
+        self._start = b'}],"usage":{"prompt_tokens":%d,"total_tokens":' % prompt
+        self._start_bytes = len(self._start)
+        self._counts = b'%d,"completion_tokens":%d' + data[found.end(2) :].replace(b"%", b"%%")
         if self._strips:
-            start = data.index(b"\n") + 1
-            data = b"%x\r\n%b}\n\n\r\n" % (at - start + 3, data[start:at])
+            data = b"".join((_size_line(at - start + 3), data[start:at], _END))
         try:
             self._write(data)
-        except RuntimeError:  # uvloop: the client's connection is closed, so nothing was delivered
+        except RuntimeError:
             cells[OUTPUT] = before
             raise
 
     def pass_chunks(self, data: bytes) -> None:
         """A run of whole chunks of whole events, with the last chunk or without."""
         out, at, size = [], 0, len(data)
+        before = self.cells[OUTPUT]
         while at < size:
             line = _SIZE_LINE.match(data, at)
             assert line is not None  # the connection has looked
@@ -197,8 +226,13 @@ class ExactGate(CountedGate):
             if events:
                 out.append(b"%x\r\n%b\r\n" % (len(events), events))
             at = start + length + 2
+        self._output = self.cells[OUTPUT]
         if out:
-            self._write(b"".join(out))
+            try:
+                self._write(b"".join(out))
+            except RuntimeError:
+                self.cells[OUTPUT] = before
+                raise
 
     # events as the gate lets them through
 
@@ -298,6 +332,10 @@ def _cut_member(payload: bytes, members: dict[str, Raw]) -> bytes:
             return left
     quoted = (msgspec.json.encode(name) + b":" + raw for name, raw in others.items())
     return b"{" + b",".join(quoted) + b"}"
+
+
+def _size_line(content_bytes: int) -> bytes:
+    return _SIZE_LINES[content_bytes] if content_bytes < 4096 else b"%x\r\n" % content_bytes
 
 
 def _nowhere(data: bytes) -> None:

@@ -25,6 +25,7 @@ from roadworthy.gateway.data.engine import EngineConnection
 from roadworthy.gateway.data.record import Ending, RequestRecord
 from roadworthy.gateway.data.stream import FULL
 from roadworthy.gateway.data.usage import Usage, usage_of
+from roadworthy.gateway.governance import Ticket
 from roadworthy.route.pick import choose
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from roadworthy.gateway.data.stream import EventGate
     from roadworthy.gateway.data.work import Work
     from roadworthy.gateway.endpoints import Endpoint
-    from roadworthy.gateway.governance import Ticket
+    from roadworthy.gateway.unlimited import Unlimited
     from roadworthy.route.state import Placement
 
 Phase = Literal["wait", "dispatch", "peek", "collect", "relay", "over"]
@@ -56,7 +57,13 @@ class Exchange:
     )  # fmt: skip
 
     def __init__(
-        self, plane: DataPlane, client: ClientConnection, request: Request, work: Work, ticket: Ticket, started_s: float
+        self,
+        plane: DataPlane,
+        client: ClientConnection,
+        request: Request,
+        work: Work,
+        ticket: Ticket | Unlimited,
+        started_s: float,
     ) -> None:
         self._plane, self._client, self._request = plane, client, request
         self._work, self._ticket = work, ticket
@@ -85,17 +92,17 @@ class Exchange:
 
     def start(self) -> None:
         """Run, or wait until it may."""
-        if self._ticket.permit is not None:
+        ticket = self._ticket
+        if ticket.permit is not None:
             self.admitted()
         else:
-            self._plane.governance.wait(self._ticket, self)
+            assert isinstance(ticket, Ticket)
+            self._plane.governance.wait(ticket, self)
 
     def admitted(self) -> None:
         if self._phase == "wait":
-            permit, work = self._ticket.permit, self._work
-            assert permit is not None
-            if self._plane.engine_priority:
-                work.priority = permit.priority
+            if self._plane.engine_priority and (permit := self._ticket.permit) is not None:
+                self._work.priority = permit.priority
             self._phase = "dispatch"
             self.dispatch()
 
@@ -187,23 +194,8 @@ class Exchange:
         self.dispatch()
 
     def _give_up(self, outcome: str) -> None:
-        work = self._work
-        if outcome == "model_not_found":
-            refused = errors.BadRequest(
-                f"no engine serves model {work.route.model!r}", code="model_not_found", status=404, param="model",
-                hint="GET /v1/models lists the names",
-            )  # fmt: skip
-            self._fail_for_good(refused, "refused")
-        elif outcome == "lane_full":
-            self._fail_for_good(errors.lane_full(), "no_engine")
-        elif not self._tried:
-            self._fail_for_good(errors.engines_unavailable("every one is draining"), "no_engine")
-        elif self._failure == "hard":
-            self._fail_for_good(errors.engine_failed(), "engine_error")
-        elif self._failure == "full":
-            self._fail_for_good(errors.engines_busy(), "no_engine")
-        else:
-            self._fail_for_good(errors.engines_unavailable("none accepts a connection"), "no_engine")
+        tried = self._failure if self._tried else None
+        self._fail_for_good(*errors.gave_up(outcome, self._work.route.model, tried))
 
     def _fail_for_good(self, refused: Refused, ending: Ending) -> None:
         """Answer with ``refused``: as a response while the client has seen nothing, else as the stream's last event."""
@@ -509,7 +501,7 @@ class Exchange:
             why=work.why,
             trace=work.trace,
         )
-        self._plane.governance.close(self._ticket, record, record.ttft_s, started_s + record.duration_s)
+        self._plane.governance.close(self._ticket, record, started_s + record.duration_s)
         if self._plane.billing is not None:  # before a byte of an answer that is no stream
             self._plane.billing.end(self._slot, record)
         self._plane.finished(self, record)

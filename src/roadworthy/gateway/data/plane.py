@@ -23,7 +23,6 @@ from roadworthy.gateway.data.routes import ROUTES, STORED, STORED_ROUTES
 from roadworthy.gateway.data.work import Work
 from roadworthy.gateway.principal import Principal
 from roadworthy.route.admit import check_model
-from roadworthy.route.govern.values import Facts
 from roadworthy.route.state import RoutingState
 
 if TYPE_CHECKING:
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from roadworthy.gateway.endpoints import Endpoint
     from roadworthy.gateway.governance import Governance, Ticket
     from roadworthy.gateway.trace import Tracer
+    from roadworthy.gateway.unlimited import Unlimited
     from roadworthy.route.settings import RoutingSettings
     from roadworthy.route.tenants import TenantBook
     from roadworthy.spec.values import Tenant
@@ -217,13 +217,12 @@ class DataPlane:
         self.exchanges.add(exchange)
         return exchange
 
-    def _ticket(self, head: Head, principal: Principal, work: Work, now_s: float) -> Ticket:
+    def _ticket(self, head: Head, principal: Principal, work: Work, now_s: float) -> Ticket | Unlimited:
         """Let the request in, as far as can be told at once. Raises Refused."""
         io_wait_ms = _milliseconds(head.io_wait_ms) if principal.trusted else None
         if io_wait_ms is not None:
             work.io_wait_s = io_wait_ms / 1e3
-        facts = Facts(operation=work.operation, io_wait_ms=io_wait_ms)
-        ticket = self.governance.open(principal.tenant, work.route, facts, now_s)
+        ticket = self.governance.open(principal.tenant, work.route, work.operation, io_wait_ms, now_s)
         treatment = ticket.treatment
         if treatment.degraded:
             work.degrade(treatment.model, treatment.why)
@@ -239,14 +238,17 @@ class DataPlane:
         engine_url = None
         if body.previous_response_id is not None:
             engine_url = self._holder(body.previous_response_id, principal, "previous_response_id")
+        fields = principal.salt_field if route.salted else b""
+        if body.counting is not None:
+            fields += body.counting.field
         return Work(
             route=self.routing.describe(
                 tenant_id=principal.tenant.id, model=body.model, stream=body.stream, body=data,
-                max_tokens=body.max_tokens, session_id=head.session_id or body.session_id,
+                max_tokens=body.max_tokens if route.generates else 0, session_id=head.session_id or body.session_id,
                 request_id=request.id.decode("ascii"),
             ),
             operation=route.operation, path=head.path, body=body.forward, stream=body.stream, engine_url=engine_url,
-            fields=(principal.salt_field if route.salted else b"") + (body.counting.field if body.counting else b""),
+            fields=fields,
             response_ids=self._response_ids if route.operation == "responses" else None,
             trace=self._trace(request), counting=body.counting,
             counts_deltas=self.counts is not None and route.operation in ("responses", "messages"),

@@ -22,6 +22,8 @@ Operation = Literal[
 ]  # fmt: skip
 """What a request does; low-cardinality, so a metric label and a span's operation name."""
 
+GENERATING = ("chat", "text_completion", "responses", "messages")
+
 MAX_N = 128
 """OpenAI's own upper bound of ``n``: each choice is a sequence that holds blocks of its own."""
 MAX_PROMPTS = 128
@@ -140,6 +142,7 @@ class Route:
     Args:
         body_bytes: the largest body, decoded.
         salted: whether the engine's request takes ``cache_salt``.
+        generates: whether an answer has tokens of its own, or none but those of the prompt are used.
         counted: whether it takes ``stream_options``, which ask for the counts of a stream.
         decode: checks a body against the allow-list; raises msgspec's errors.
         fields: the allow-list.
@@ -152,6 +155,7 @@ class Route:
     dialect: Dialect = "openai"
     body_bytes: int = 8 * MIB
     salted: bool = False
+    generates: bool = True
     counted: bool = False
     decode: Any = None
     fields: frozenset[str] = frozenset()
@@ -168,7 +172,8 @@ def _route(path: str, operation: Operation, *, salted: bool = False, **more: Any
     slow = tuple(name for name in names if name in TEXTS or name in LISTS or name in GRAMMARS)
     return Route(
         path=path, method="POST", operation=operation, salted=salted, decode=msgspec.json.Decoder(body).decode,
-        fields=frozenset(names), slow_checks=slow, counted="stream_options" in names, **more,
+        fields=frozenset(names), slow_checks=slow, generates=operation in GENERATING,
+        counted="stream_options" in names, **more,
     )  # fmt: skip
 
 
