@@ -13,6 +13,9 @@ Two clocks are kept apart, both read by the client of the engine, in the way a s
 * prefill: the wall time of one `generate` of a single token for the whole batch, scheduling included;
 * decode: the time between two consecutive steps in which every request of the batch got a token (median, p10 and p90
   over DECODE_STEPS of them, after a third as many that are not counted).
+
+With data parallelism each rank serves a batch of its own, all of the same size and at the same time; the runs are those
+of rank 0, `runs_of_other_ranks` beside them.
 """
 
 from __future__ import annotations
@@ -47,12 +50,18 @@ ENVIRONMENT = {
     "VLLM_ALLREDUCE_USE_SYMM_MEM": "0",
     "VLLM_ALLOW_INSECURE_SERIALIZATION": "1",
 }
+GATE_FACTOR = 1e5  # scores of random weights differ by some 1e-5
+SMALL_SCALE = 115  # as an exponent, E8M0: 2 ** -12
 GRIDS: dict[str, tuple[tuple[int, int], ...]] = {  # (sequences, prompt tokens of each), cheap ones first
     "none": (),
     "full": (
         *((1, 128), (1, 512), (1, 1024), (1, 2048), (1, 4096), (1, 8192), (2, 1024), (4, 1024), (8, 1024), (16, 1024)),
         *((32, 128), (128, 128), (256, 128), (32, 1024), (64, 1024), (1, 16384), (8, 4096), (128, 1024), (8, 16384)),
         *((32, 4096), (256, 1024)),
+    ),
+    "sixty-four": (  # as many sequences as `max_num_seqs` lets run together
+        *((1, 128), (1, 1024), (1, 8192), (8, 1024), (32, 1024), (64, 128), (1, 16384), (64, 1024), (8, 8192)),
+        (1, 32768),
     ),
     "short": (
         *((1, 128), (1, 1024), (1, 8192), (8, 1024), (32, 1024), (128, 128), (1, 16384), (64, 1024), (8, 8192)),
@@ -68,15 +77,18 @@ class Case:
     config: str
     layers: int | None = None
     tp: int = 1
+    pp: int = 1
+    dp: int = 1
     grid: str = "short"
     limit_s: float = 300
     alone: bool = False  # one rank of the layout, on one GPU, collectives doing nothing: memory only
     until_pool: bool = False  # stop once the KV pool is allocated, before kernels warm up and graphs are captured
+    spread: bool = False  # routers that pick experts by the token, see `spread_routers`
     engine: dict[str, Any] = field(default_factory=dict)
 
     @property
     def gpus(self) -> int:
-        return 1 if self.alone else self.tp
+        return 1 if self.alone else self.tp * self.pp * self.dp
 
 
 SERVE = {"max_num_batched_tokens": 8192}  # what `vllm serve` takes on an H200; the offline class would take 16384
@@ -88,6 +100,9 @@ EP = {"enable_expert_parallel": True}
 LONG = {"max_model_len": 131072, "max_num_seqs": 64, **SERVE}
 V4 = {"kv_cache_dtype": "fp8", "block_size": 256, **LONG}
 EAGER = {"enforce_eager": True}
+FEW_GRAPHS = {
+    "compilation_config": {"cudagraph_capture_sizes": [1, 8, 32, 64, 128, 256]}
+}  # those that the grid replays
 
 
 def rank_of(config: str, tp: int, engine: dict[str, Any]) -> Case:
@@ -118,10 +133,15 @@ CASES: dict[str, Case] = {
     "qwen30b-tp1": Case(config=QWEN30, grid="full", engine={"max_model_len": 32768, **SERVE}),
     "qwen30b-tp2-ep": Case(config=QWEN30, tp=2, engine={"max_model_len": 32768, **EP, **SERVE}),
     "qwen30b-tp2": Case(config=QWEN30, tp=2, engine={"max_model_len": 32768, **SERVE}),
-    "kimi-linear-tp1": Case(config=KIMI, engine=LONG),
-    "kimi-linear-tp2": Case(config=KIMI, tp=2, engine=LONG),
-    "v3-6layers-tp2": Case(config=V3, layers=6, tp=2, engine={"max_model_len": 65536, **SERVE}),
-    "v3-6layers-tp1": Case(config=V3, layers=6, engine={"max_model_len": 65536, **SERVE}),
+    "kimi-linear-tp1": Case(config=KIMI, grid="sixty-four", spread=True, engine=LONG),
+    "kimi-linear-tp2": Case(config=KIMI, tp=2, grid="sixty-four", spread=True, engine=LONG),
+    "v3-6layers-tp2": Case(config=V3, layers=6, tp=2, spread=True, engine={"max_model_len": 65536, **SERVE}),
+    "v3-6layers-tp1": Case(config=V3, layers=6, spread=True, engine={"max_model_len": 65536, **SERVE, **FEW_GRAPHS}),
+    "llama8b-pp2": Case(config=LLAMA, pp=2, engine={"max_model_len": 32768, **SERVE}),
+    "qwen30b-dp2-ep": Case(config=QWEN30, dp=2, engine={"max_model_len": 32768, **EP, **SERVE}),
+    "v4-flash-8layers-tp1-timed": Case(
+        config=FLASH, layers=8, grid="sixty-four", limit_s=385, spread=True, engine={**V4, **FEW_GRAPHS}
+    ),
     "v4-flash-8layers-tp1": Case(
         config=FLASH, until_pool=True, layers=8, grid="none", limit_s=400, engine={**V4, **EAGER}
     ),
@@ -142,8 +162,11 @@ def overrides(case: Case, config: dict[str, Any]) -> dict[str, Any]:
     return changed
 
 
-def variables(case: Case) -> dict[str, str]:
+def variables(case: Case, dp_rank: int = 0) -> dict[str, str]:
     """The environment of a case's process; a rank alone needs what a launcher such as torchrun would have set."""
+    if case.dp > 1:
+        ranks = {"VLLM_DP_SIZE": str(case.dp), "VLLM_DP_RANK": str(dp_rank), "VLLM_DP_RANK_LOCAL": str(dp_rank)}
+        return ENVIRONMENT | ranks | {"VLLM_DP_MASTER_IP": "127.0.0.1", "VLLM_DP_MASTER_PORT": "29544"}
     if not case.alone:
         return ENVIRONMENT
     launcher = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(case.tp), "MASTER_ADDR": "127.0.0.1"}
@@ -160,6 +183,8 @@ def settings(case: Case) -> dict[str, Any]:
     }
     if case.tp > 1:
         fixed["compilation_config"] = {"pass_config": {"fuse_allreduce_rms": False}}  # the fused kernel uses multicast
+    if case.pp > 1:
+        fixed["pipeline_parallel_size"] = case.pp
     if case.alone:
         fixed |= {"distributed_executor_backend": "external_launcher", "disable_custom_all_reduce": True}
     return {"tensor_parallel_size": case.tp, "gpu_memory_utilization": UTILIZATION, **fixed, **case.engine}
@@ -186,7 +211,46 @@ def leave_alone(world: int) -> None:
     MessageQueue.create_from_process_group = staticmethod(lambda *_, **__: None)
 
 
-def note_ranks(work: Path, name: str) -> None:
+def spread_routers() -> None:
+    """Make dummy routers pick experts by the token.
+
+    A random correction bias is far larger than the scores of random weights, so that all tokens would go to the same
+    experts: it becomes zero, and gates grow until scores differ as a trained router's do. FP8 weights, which the dummy
+    loader rounds to zero, and FP4 weights, which it leaves as the memory was, become random too.
+    """
+    import torch
+    from vllm.model_executor.model_loader.dummy_loader import DummyModelLoader
+
+    load = DummyModelLoader.load_weights
+
+    @torch.no_grad()
+    def spreading(loader: Any, model: Any, config: Any) -> None:
+        load(loader, model, config)
+        for name, tensor in model.state_dict().items():
+            if name.endswith("e_score_correction_bias"):
+                tensor.zero_()
+            elif name.endswith(".gate.weight"):
+                tensor.mul_(GATE_FACTOR)
+            elif tensor.dtype is torch.uint8:
+                tensor.fill_(SMALL_SCALE) if "scale" in name else tensor.random_(0, 256)
+            elif tensor.dtype is torch.float8_e4m3fn:
+                for part in tensor if tensor.dim() > 2 else [tensor]:
+                    part.copy_(torch.randn(part.shape, dtype=torch.float16, device=part.device).to(tensor.dtype))
+
+    DummyModelLoader.load_weights = spreading
+
+
+def warm_up_less(hidden_size: int, experts: int) -> None:
+    """Compile ahead only kernels of this model and few batch sizes; what else is met compiles on first use."""
+    from vllm.model_executor.warmup import deepseek_v4_mhc_warmup, kernel_warmup
+
+    shapes = kernel_warmup._LL_BF16_WARMUP_MODEL_SHAPES
+    kernel_warmup._LL_BF16_WARMUP_MODEL_SHAPES = tuple(shape for shape in shapes if shape == (hidden_size, experts))
+    kernel_warmup._LL_BF16_WARMUP_M_RANGE = (1, 2, 4, 8, 16)
+    deepseek_v4_mhc_warmup._select_mhc_warmup_token_sizes = lambda **_: [1, 64, 8192]
+
+
+def note_ranks(work: Path, name: str, first: int) -> None:
     """Have each worker write its facts as soon as its KV cache exists; workers are forked, so they inherit this."""
     from vllm.v1.worker.gpu_worker import Worker
 
@@ -194,7 +258,7 @@ def note_ranks(work: Path, name: str) -> None:
 
     def noting(worker: Any, cache: Any) -> None:
         initialize(worker, cache)
-        path = work / f"{name}.rank{worker.rank}.json"
+        path = work / f"{name}.rank{first + worker.rank}.json"
         path.with_suffix(".new").write_text(json.dumps(worker_facts(worker)))
         path.with_suffix(".new").replace(path)
 
@@ -277,7 +341,10 @@ def prefill_s(llm: Any, prompts: list[list[int]]) -> float:
 
 
 def decode_intervals_s(llm: Any, prompts: list[list[int]], budget: int) -> list[float]:
-    """Seconds between consecutive steps that gave every request a token, the first third left out as warm-up."""
+    """Seconds between consecutive steps that gave every request a token, the first third left out as warm-up.
+
+    With a pipeline requests may take turns: then between the tokens of one of them, while all others decode too.
+    """
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
 
@@ -285,20 +352,25 @@ def decode_intervals_s(llm: Any, prompts: list[list[int]], budget: int) -> list[
     prefill_steps = -(-sum(map(len, prompts)) // budget)
     tokens = wanted + warm_up + 2 * prefill_steps + 4  # the first requests decode along while the last are prefilled
     engine = llm.llm_engine
-    for number, prompt in enumerate(prompts):
+    stages = engine.vllm_config.parallel_config.pipeline_parallel_size
+    names = [f"decode-{time.monotonic_ns()}-{number}" for number in range(len(prompts))]
+    for name, prompt in zip(names, prompts, strict=True):
         sampling = SamplingParams(
             max_tokens=tokens, ignore_eos=True, temperature=1.0, detokenize=False, output_kind=RequestOutputKind.DELTA
         )
-        engine.add_request(
-            f"decode-{time.monotonic_ns()}-{number}", {"type": "token", "prompt_token_ids": prompt}, sampling
-        )
-    intervals, last = [], None
+        engine.add_request(name, {"type": "token", "prompt_token_ids": prompt}, sampling)
+    intervals, last, begun, over = [], None, set(), False
     while engine.has_unfinished_requests():
         outputs = engine.step()
         now = time.perf_counter()
         if not outputs:
             continue
-        whole = len(outputs) == len(prompts) and not any(output.finished for output in outputs)
+        seen = {output.request_id for output in outputs}
+        begun |= seen
+        over = over or any(output.finished for output in outputs)
+        whole = len(begun if stages > 1 else seen) == len(prompts) and not over
+        if stages > 1 and names[-1] not in seen:
+            continue
         if whole and last is not None:
             intervals.append(now - last)
         last = now if whole else None
@@ -328,27 +400,45 @@ def measure(llm: Any, point: tuple[int, int], vocabulary: int, seed: random.Rand
     return row
 
 
-def run_case(name: str, configs: Path, work: Path, until: float) -> None:
-    """Start the engine, write what it says to WORK/NAME.json after every step, and leave without its slow farewell."""
-    case, started = CASES[name], time.time()
+def said_by(work: Path, name: str, dp_rank: int) -> Path:
+    """The file that a case's process writes what it learns to."""
+    return work / (f"{name}.dp{dp_rank}.json" if dp_rank else f"{name}.json")
+
+
+def wait_for(go: Path) -> float:
+    """Until when to run, once the parent says that it is this case's turn."""
+    while not go.exists():
+        time.sleep(0.05)
+    return float(go.read_text())
+
+
+def run_case(name: str, configs: Path, work: Path, dp_rank: int) -> None:
+    """Start the engine, write what it says after every step, and leave without its slow farewell."""
+    case, said = CASES[name], said_by(work, name, dp_rank)
     config = json.loads((configs / f"{case.config}_config.json").read_text())
     config.pop("auto_map", None)  # no remote code: the engine has its own classes for all of these
     config |= overrides(case, config)
     folder = work / "models" / name
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(config))
+    beside = folder / f"config.json.{dp_rank}"
+    beside.write_text(json.dumps(config))
+    beside.replace(folder / "config.json")
 
     import torch
     import vllm
 
-    note_ranks(work, name)
+    note_ranks(work, name, dp_rank * case.tp * case.pp)
+    warm_up_less(config["hidden_size"], config.get("n_routed_experts") or 0)
+    if case.spread:
+        spread_routers()
+    until, started = wait_for(work / f"{name}.go"), time.time()
     if case.alone:
         leave_alone(case.tp)
     row: dict[str, Any] = {"torch": torch.__version__, "vllm": vllm.__version__}
 
     def save() -> None:
-        (work / f"{name}.json.new").write_text(json.dumps(row))
-        (work / f"{name}.json.new").replace(work / f"{name}.json")
+        said.with_suffix(".new").write_text(json.dumps(row))
+        said.with_suffix(".new").replace(said)
 
     save()
     llm = vllm.LLM(model=str(folder), **settings(case))
@@ -356,7 +446,7 @@ def run_case(name: str, configs: Path, work: Path, until: float) -> None:
     save()
     row["ranks"] = llm.collective_rpc(worker_facts)
     save()
-    seed = random.Random(0)
+    seed = random.Random(dp_rank)
     if GRIDS[case.grid]:
         measure(llm, (1, 8192), config["vocab_size"], seed)  # kernels that compile on first use
         measure(llm, (64, 128), config["vocab_size"], seed)
@@ -421,51 +511,71 @@ def box() -> dict[str, Any]:
 @dataclass(slots=True, kw_only=True)
 class Running:
     name: str
-    process: subprocess.Popen[bytes]
+    processes: list[subprocess.Popen[bytes]]
     gpus: list[str]
-    began: float
-    limit_s: float
+    began: float = 0.0
+    limit_s: float = 0.0
     pool_allocated: bool = False
 
+    def code(self) -> int | None:
+        """How rank 0 ended, or the first that failed; None while all is well and under way."""
+        codes = [process.poll() for process in self.processes]
+        return next((code for code in codes if code), codes[0])
 
-def start(name: str, gpus: list[str], args: argparse.Namespace, ends: float) -> Running:
-    limit_s = min(CASES[name].limit_s, ends - time.time())
-    (args.out / f"{name}.json").unlink(missing_ok=True)
-    for old in args.out.glob(f"{name}.rank*.json"):
-        old.unlink()
-    environment = (
-        os.environ | variables(CASES[name]) | {"CUDA_VISIBLE_DEVICES": ",".join(gpus), "PYTHONUNBUFFERED": "1"}
-    )
+    def kill(self) -> None:
+        for process in self.processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def prepare(name: str, gpus: list[str], args: argparse.Namespace) -> Running:
+    """Processes that have imported all they need and wait; the GPUs are still another case's."""
+    case = CASES[name]
+    for old in (*args.out.glob(f"{name}.*json"), args.out / f"{name}.go"):
+        old.unlink(missing_ok=True)
+    visible = {"CUDA_VISIBLE_DEVICES": ",".join(gpus), "PYTHONUNBUFFERED": "1"}
     own = [sys.executable, str(Path(__file__).resolve()), "--configs", str(args.configs), "--out", str(args.out)]
+    processes = []
     with (args.out / f"{name}.log").open("wb") as log:
-        process = subprocess.Popen(
-            [*own, "--child-until", str(time.time() + limit_s), name],
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env=environment,
-            start_new_session=True,  # so that one kill reaches the engine's own processes
-        )
-    print(f"start {name} on GPU {','.join(gpus)}, at most {limit_s:.0f} s", file=sys.stderr, flush=True)
-    return Running(name=name, process=process, gpus=gpus, began=time.time(), limit_s=limit_s)
+        for rank in range(case.dp):
+            process = subprocess.Popen(
+                [*own, "--child", str(rank), name],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=os.environ | variables(case, rank) | visible,
+                start_new_session=True,  # so that one kill reaches the engine's own processes
+            )
+            processes.append(process)
+    return Running(name=name, processes=processes, gpus=gpus)
+
+
+def start(running: Running, args: argparse.Namespace, ends: float) -> None:
+    running.began = time.time()
+    running.limit_s = min(CASES[running.name].limit_s, ends - running.began)
+    go = args.out / f"{running.name}.go"
+    go.with_suffix(".going").write_text(str(running.began + running.limit_s))
+    go.with_suffix(".going").replace(go)
+    where = ",".join(running.gpus)
+    print(f"start {running.name} on GPU {where}, at most {running.limit_s:.0f} s", file=sys.stderr, flush=True)
 
 
 def finish(running: Running, code: int | None, args: argparse.Namespace, machine: dict[str, Any]) -> None:
     """Stop what is left of a case and append its row."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(running.process.pid, signal.SIGKILL)
-    running.process.wait()
+    running.kill()
     name, case = running.name, CASES[running.name]
     log = (args.out / f"{name}.log").read_text(errors="replace")
-    said = args.out / f"{name}.json"
+    said = [json.loads(path.read_text()) for rank in range(case.dp) if (path := said_by(args.out, name, rank)).exists()]
     config = json.loads((args.configs / f"{case.config}_config.json").read_text())
     row = {
         "case": name,
         "model": case.config.replace("--", "/"),
         "config_overrides": overrides(case, config),
-        "layout": {"tp": case.tp, "ep": bool(case.engine.get("enable_expert_parallel"))},
+        "layout": {"tp": case.tp, "pp": case.pp, "dp": case.dp, "ep": bool(case.engine.get("enable_expert_parallel"))},
         "settings": settings(case),
         "environment": variables(case),
         "one_rank_alone": case.alone,
+        "routers_spread": case.spread,
         "command": f"scripts/measure-vllm-gpu.py --configs CONFIGS --out OUT {name}",
         "box": machine,
         "outcome": outcome(code, log, running),
@@ -474,10 +584,13 @@ def finish(running: Running, code: int | None, args: argparse.Namespace, machine
         "chosen": sorted({re.sub(r"^.*?\] ", "", line)[:200] for line in log.splitlines() if CHOICES.search(line)})[
             :20
         ],
-        **(json.loads(said.read_text()) if said.exists() else {}),
+        **(said[0] if said else {}),
     }
+    if case.dp > 1:
+        row["ranks"] = [rank for part in said for rank in part.get("ranks", ())]
+        row["runs_of_other_ranks"] = [part.get("runs", []) for part in said[1:]]
     noted = sorted(args.out.glob(f"{name}.rank*.json"))
-    if "ranks" not in row and noted:
+    if not row.get("ranks") and noted:
         row["ranks"] = [json.loads(path.read_text()) for path in noted]
     with (args.out / "rows.jsonl").open("a") as rows:
         rows.write(json.dumps(row) + "\n")
@@ -486,26 +599,33 @@ def finish(running: Running, code: int | None, args: argparse.Namespace, machine
 
 def run_all(args: argparse.Namespace) -> None:
     machine, ends = box(), time.time() + args.deadline_s
-    free, waiting, active = [str(index) for index in range(len(machine["gpus"]))], list(args.cases), list[Running]()
+    everything = [str(index) for index in range(len(machine["gpus"]))]
+    free, waiting, active = list(everything), list(args.cases), list[Running]()
+    ahead: Running | None = None
     while waiting or active:
         if waiting and CASES[waiting[0]].gpus <= len(free) and ends - time.time() > args.least_s:
             name = waiting.pop(0)
             taken, free = free[: CASES[name].gpus], free[CASES[name].gpus :]
-            active.append(start(name, taken, args, ends))
+            running, ahead = ahead or prepare(name, taken, args), None
+            start(running, args, ends)
+            active.append(running)
             continue
         if waiting and not active:
             print(f"not started, no time or too few GPUs: {' '.join(waiting)}", file=sys.stderr)
-            return
+            break
+        if waiting and ahead is None and CASES[waiting[0]].gpus == len(everything):
+            ahead = prepare(waiting[0], everything, args)  # its imports take as long as a case's first steps
         time.sleep(0.5)
         for running in list(active):
-            code = running.process.poll()
-            case = CASES[running.name]
+            code, case = running.code(), CASES[running.name]
             ranks = len(list(args.out.glob(f"{running.name}.rank*.json")))
             running.pool_allocated = code is None and case.until_pool and ranks == case.gpus
             if code is not None or running.pool_allocated or time.time() - running.began > running.limit_s:
                 finish(running, code, args, machine)
                 active.remove(running)
                 free += running.gpus
+    if ahead is not None:
+        ahead.kill()
 
 
 def main() -> None:
@@ -514,12 +634,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder for rows.jsonl and logs")
     parser.add_argument("--deadline-s", type=float, default=3600, help="all cases end by then")
     parser.add_argument("--least-s", type=float, default=60, help="start no case with less time than this left")
-    parser.add_argument("--child-until", type=float, help=argparse.SUPPRESS)
+    parser.add_argument("--child", type=int, metavar="DP_RANK", help=argparse.SUPPRESS)
     parser.add_argument("cases", nargs="+", choices=list(CASES), metavar="CASE", help=", ".join(CASES))
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    if args.child_until is not None:
-        run_case(args.cases[0], args.configs, args.out, args.child_until)
+    if args.child is not None:
+        run_case(args.cases[0], args.configs, args.out, args.child)
     else:
         run_all(args)
 

@@ -87,7 +87,7 @@ def _available_bytes(
     if kv_pool_bytes is not None:
         if gpu.id == "cpu":  # no figure for host memory is part of the plan: the pool is what the operator set
             return kv_pool_bytes
-        room = gpu.device_bytes - extra.runtime_bytes - _weights_bytes(loaded, extra) - extra.in_budget_bytes
+        room = gpu.device_bytes - extra.outside_bytes - _weights_bytes(loaded, extra) - extra.in_budget_bytes
         return min(kv_pool_bytes, room)
     return math.ceil(gpu.device_bytes * utilisation_ratio) - _weights_bytes(loaded, extra) - extra.in_budget_bytes
 

@@ -13,25 +13,30 @@ from typing import TYPE_CHECKING
 from roadworthy.core.units import GIB, MIB
 from roadworthy.plan.layouts import mla_attention, routed_experts
 from roadworthy.plan.weights.formats import round_up
-from roadworthy.spec.model import DenseMlp, GqaAttention, ModelSpec, V4Attention
+from roadworthy.spec.model import DenseMlp, GqaAttention, MlaAttention, ModelSpec, V4Attention
 
 if TYPE_CHECKING:
     from roadworthy.catalog.gpus import Gpu
     from roadworthy.plan.values import Layout
 
-NON_TORCH_GROWTH_BYTES = round(0.24 * GIB)
-"""Kernel libraries' own workspaces: 0.22 to 0.26 GiB in every case."""
+NON_TORCH_GROWTH_BYTES, NON_TORCH_GROWTH_GROUP_BYTES = round(0.24 * GIB), round(0.10 * GIB)
+"""Kernel libraries' own workspaces, as they grow once the engine counts: 0.22 to 0.26 GiB in a world of one, 0.07 to
+0.15 GiB (set on three rows, two kept out) where ranks have met before."""
 CUSTOM_ALL_REDUCE_BYTES = 64 * MIB
 SYMMETRIC_MEMORY_BYTES = 64 * MIB
 """Upper ends in `vllm/distributed/device_communicators/all_reduce_utils.py`; used when tp > 1."""
-NCCL_BYTES = {1: 0, 2: 342 * MIB}
-NCCL_BYTES_MANY = 392 * MIB
-"""NCCL's buffers by world size; taken before the engine's baseline snapshot, so outside the budget."""
+NCCL_BYTES, NCCL_BYTES_MANY = 473 * MIB, 542 * MIB
+"""One NCCL communicator of two ranks: two of them took 0.92 GiB and three 1.39 (H200, no multicast). Of more ranks:
+larger by as much as NCCL's own buffers are said to be, not measured."""
 GRAPH_BYTES_DENSE = 630_000
-"""A captured batch size of one layer, dense models: 0.98 GiB for 51 sizes of 32 layers, 1.00 for 36 layers."""
-GRAPH_BYTES_MOE, GRAPH_BYTES_LATENT = 280_000, 580_000
-"""The same as start-up estimates it and charges: mixtures of experts with grouped attention (0.64 and 0.71 GiB for 48
-layers, 1.06 for 94), and with MLA (1.66 GiB for 61 layers, 0.28 for 27 layers and 19 sizes)."""
+"""A captured batch size of one layer, dense models: 0.98 GiB for 51 sizes of 32 layers, 1.00 for 36 layers; 0.72 at
+TP2."""
+GRAPH_BYTES_MOE, GRAPH_BYTES_LATENT = 140_000, 220_000
+"""One graph of one layer as start-up estimates it and charges: mixtures of experts with grouped attention (0.64 and
+0.71 GiB for 102 graphs of 48 layers, 1.06 for 94 layers), and with MLA, beside its up-projected chunk (1.16 GiB for 102
+graphs of 61 layers, 0.28 for 30 of 27)."""
+GRAPH_BYTES_V4_LEAST = round(0.88 * GIB)
+"""What ten graphs of eight layers of DeepSeek-V4-Flash took: one row, so a floor and a wider band, not a slope."""
 SAMPLING_BYTES, SAMPLING_DENSE_BYTES, SAMPLING_DENSE_TP_BYTES = 14, 8, 4
 """Per sequence and vocabulary entry while the profile run samples. Dense models run on vLLM's newer model runner: two
 float32 copies of the logits (Llama-3.1-8B and Qwen3-8B, to 1 MB); at TP8 half of it (Llama-3.1-70B). The others sort:
@@ -44,6 +49,7 @@ STREAMS, V4_STREAMS = 4, 4.8
 MEASURED_FAMILIES = frozenset({"llama", "kimi_linear", "qwen3_moe", "deepseek_v3", "deepseek_v4"})
 ASSUMED_TOTAL_BYTES, ASSUMED_TOTAL_DP_BYTES = 5 * GIB, 8 * GIB
 ASSUMED_BAND_BYTES, STAGES_BAND_BYTES, MEASURED_BAND_BYTES = 3 * GIB, GIB, GIB // 2
+V4_GRAPHS_BAND_BYTES = GIB
 MOE_CHUNK_TOKENS = 16_384
 """Fused-MoE kernels work through a batch in pieces of at most this many tokens."""
 MLA_ROWS_MAX = 65_536
@@ -55,6 +61,7 @@ class Overhead:
 
     Args:
         assumed_bytes: the part of ``activation_bytes`` that is not modelled.
+        comm_bytes: communicators and all-reduce buffers, which exist before the engine counts what is free.
         cudagraph_bytes: what the graphs take.
         cudagraph_charged: start-up estimates them and takes them off the pool; else they come out of what the budget
             leaves, as for dense models.
@@ -74,7 +81,12 @@ class Overhead:
     @property
     def in_budget_bytes(self) -> int:
         """What counts against the utilisation budget."""
-        return self.activation_bytes + self.comm_bytes + (self.cudagraph_bytes if self.cudagraph_charged else 0)
+        return self.activation_bytes + (self.cudagraph_bytes if self.cudagraph_charged else 0)
+
+    @property
+    def outside_bytes(self) -> int:
+        """What is taken before the engine looks at the device: context and collectives."""
+        return self.runtime_bytes + self.comm_bytes
 
 
 def overhead(
@@ -88,11 +100,13 @@ def overhead(
     max_num_seqs: int,
     max_num_batched_tokens: int,
     cuda_graphs: bool = True,
+    captured: tuple[int, ...] | None = None,
     scratch_capped: bool = True,
 ) -> Overhead:
     """The parts for a rank of ``stage``; zero on the CPU, where none of it is modelled.
 
     Args:
+        captured: batch sizes of the graphs; None for the engine's own choice.
         scratch_capped: False for vLLM before 0.32, see :func:`mla_scratch_bytes`.
     """
     if gpu.id == "cpu":
@@ -105,25 +119,46 @@ def overhead(
         max_model_len_tokens=max_model_len_tokens, block_tokens=block_tokens, scratch_rows_for=max_num_seqs,
         scratch_capped=scratch_capped,
     )  # fmt: skip
-    comm = CUSTOM_ALL_REDUCE_BYTES + SYMMETRIC_MEMORY_BYTES if layout.tp > 1 else 0
-    dense = routed_experts(model) is None
-    graphs = graph_bytes(model, layers=layout.stage_layers[stage], max_num_seqs=max_num_seqs) if cuda_graphs else 0
-    modelled = peak + NON_TORCH_GROWTH_BYTES
+    _, expanded = _mla_scratch(
+        model, tp=layout.tp, block_tokens=block_tokens, max_model_len_tokens=max_model_len_tokens,
+        max_num_seqs=max_num_seqs, capped=scratch_capped,
+    )  # fmt: skip
+    sizes = capture_sizes(max_num_seqs) if captured is None else captured
+    graphs = 0
+    if cuda_graphs:
+        graphs = graph_bytes(
+            model, layers=layout.stage_layers[stage], sizes=sizes, max_num_seqs=max_num_seqs,
+            expanded_bytes=expanded,
+        )  # fmt: skip
+    modelled = peak + (NON_TORCH_GROWTH_GROUP_BYTES if layout.world_size > 1 else NON_TORCH_GROWTH_BYTES)
     assumed = 0
     if model.family not in MEASURED_FAMILIES:
         total = ASSUMED_TOTAL_DP_BYTES if layout.tp == 1 and layout.dp > 1 else ASSUMED_TOTAL_BYTES
-        assumed = max(0, total - modelled - comm - graphs)
-    nccl = NCCL_BYTES.get(layout.world_size, NCCL_BYTES_MANY)
+        assumed = max(0, total - modelled - graphs)
     return Overhead(
         activation_bytes=modelled + assumed,
         assumed_bytes=assumed,
-        comm_bytes=comm,
+        comm_bytes=comm_bytes(model, layout),
         cudagraph_bytes=graphs,
-        cudagraph_charged=not dense,
+        cudagraph_charged=routed_experts(model) is not None,
         loaded_bytes=loaded_bytes(model),
-        runtime_bytes=gpu.context_bytes + nccl,
-        band_bytes=_band_bytes(model, layout),
+        runtime_bytes=gpu.context_bytes,
+        band_bytes=_band_bytes(model, layout, graphs=graphs > 0),
     )
+
+
+def comm_bytes(model: ModelSpec, layout: Layout) -> int:
+    """Communicators of a rank and its all-reduce buffers.
+
+    One communicator for the world and one for each kind of group that has more than one rank; a mixture of experts has
+    a group of its own for them, with or without expert parallelism.
+    """
+    if layout.world_size == 1:
+        return 0
+    experts = routed_experts(model) is not None and layout.tp * layout.dp > 1
+    groups = 1 + (layout.tp > 1) + (layout.pp > 1) + (layout.dp > 1) + experts
+    each = NCCL_BYTES if layout.world_size == 2 else NCCL_BYTES_MANY
+    return groups * each + (CUSTOM_ALL_REDUCE_BYTES + SYMMETRIC_MEMORY_BYTES if layout.tp > 1 else 0)
 
 
 def loaded_bytes(model: ModelSpec) -> int:
@@ -136,21 +171,35 @@ def loaded_bytes(model: ModelSpec) -> int:
     return V4_LOADED_BYTES + (V4_SECOND_TABLE_BYTES if compressed == {True} else 0)
 
 
-def _band_bytes(model: ModelSpec, layout: Layout) -> int:
-    """Half a GiB where the kind of layout was measured; pipelines and data-parallel attention were not."""
+def _band_bytes(model: ModelSpec, layout: Layout, *, graphs: bool) -> int:
+    """Half a GiB where the kind of layout was measured; pipelines were not, data-parallel attention once."""
     if model.family not in MEASURED_FAMILIES or layout.dp > 1:
         return ASSUMED_BAND_BYTES
-    return STAGES_BAND_BYTES if layout.pp > 1 else MEASURED_BAND_BYTES
+    if layout.pp > 1:
+        return STAGES_BAND_BYTES
+    return V4_GRAPHS_BAND_BYTES if graphs and model.family == "deepseek_v4" else MEASURED_BAND_BYTES
 
 
-def graph_bytes(model: ModelSpec, *, layers: int, max_num_seqs: int) -> int:
-    """What CUDA graphs take, or what start-up charges for them, in a stage of ``layers``."""
+def graph_bytes(
+    model: ModelSpec, *, layers: int, sizes: tuple[int, ...], max_num_seqs: int, expanded_bytes: int
+) -> int:
+    """What CUDA graphs take, or what start-up charges for them, in a stage of ``layers``.
+
+    Each of ``sizes`` is captured for batches with prompts, and again for decoding where that many sequences can run.
+    Of a model with MLA in every layer, the first graph's trial run allocates the up-projected chunk once more
+    (`vllm/model_executor/layers/attention/mla_attention.py`, the branch without metadata), and start-up charges it:
+    4.1 GiB for the first six layers of DeepSeek-V3 at TP1, 2.2 at TP2. Kimi-Linear's charge does not hold it. What a
+    captured exchange between data-parallel ranks adds is left to their band: it was 1.4 GiB in the one row there is.
+    """
     if routed_experts(model) is None:
-        each = GRAPH_BYTES_DENSE
-    else:
-        grouped = all(isinstance(layer.attention, GqaAttention) for layer in model.layers)
-        each = GRAPH_BYTES_MOE if grouped else GRAPH_BYTES_LATENT
-    return len(capture_sizes(max_num_seqs)) * layers * each
+        return len(sizes) * layers * GRAPH_BYTES_DENSE
+    graphs = layers * (len(sizes) + sum(size <= max_num_seqs for size in sizes))
+    if all(isinstance(layer.attention, GqaAttention) for layer in model.layers):
+        return graphs * GRAPH_BYTES_MOE
+    if model.family == "deepseek_v4":
+        return max(graphs * GRAPH_BYTES_LATENT, GRAPH_BYTES_V4_LEAST)
+    every = all(isinstance(layer.attention, MlaAttention) for layer in model.layers)
+    return graphs * GRAPH_BYTES_LATENT + (expanded_bytes if every else 0)
 
 
 def peak_bytes(

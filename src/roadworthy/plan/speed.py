@@ -5,6 +5,7 @@ Every constant that was fitted says on what. Not modelled: overlap of collective
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -32,9 +33,14 @@ NIC_DEFAULT_BYTES_PER_S = 50e9
 """One 400 Gb/s NIC a GPU, when the document names none."""
 REQUEST_OVERHEAD_S = 0.004
 """Tokenising, scheduling and the first response: what prompts of 128 to 1,024 tokens take beyond their step (H200)."""
+ALL_REDUCE_PAIR_LATENCY_S = 9e-6
+"""Of a small message between two GPUs inside a CUDA graph: what Llama-3.1-8B decodes take beyond the rest at TP2; the
+decodes of Qwen3-30B and Kimi-Linear at TP2 were kept out."""
 ALL_REDUCE_LATENCY_S, CROSS_HOST_ALL_REDUCE_LATENCY_S = 20e-6, 75e-6
 ALL_TO_ALL_LATENCY_S, CROSS_HOST_ALL_TO_ALL_LATENCY_S = 30e-6, 150e-6
-"""Small-message latencies inside CUDA graphs: assumed, chosen with the launch costs below so that the anchors hold."""
+"""The same among eight and more: assumed, chosen with the launch costs below so that the anchors hold."""
+EAGER_GROUP_S_PER_LAYER = 0.45e-3
+"""What launching a layer from the host takes longer when ranks act together: prompts of 1,024 tokens, Llama at TP2."""
 STAGE_HOP_LATENCY_S = 0.2e-3
 """Handing a batch to the next stage goes through the host (`vllm/distributed/parallel_state.py` send_tensor_dict sends
 the metadata over the CPU group first): assumed."""
@@ -44,9 +50,9 @@ CPU_STEP_S = 5e-3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """What a family achieves: fixed cost of a layer a step (and the extra where a prompt is part of it, outside the
-    decode CUDA graphs) and of a sequence, share of nameplate compute, what of reading and computing does not overlap,
-    and how far all that may be off."""
+    """What a family achieves: fixed cost of a layer a step (the extra where a prompt is part of it, and how long the
+    host needs to launch it where no CUDA graph is large enough) and of a sequence, share of nameplate compute, what of
+    reading and computing does not overlap, and how far all that may be off."""
 
     launch_s_per_layer: float
     prefill_launch_s_per_layer: float
@@ -55,20 +61,24 @@ class Calibration:
     source: str
     sequence_s: float = 0.0
     unhidden_ratio: float = 0.0
+    eager_s_per_layer: float = 0.0
 
 
 CALIBRATIONS = {
     "llama": Calibration(
         launch_s_per_layer=31e-6, prefill_launch_s_per_layer=0.0, compute_ratio=0.63, error_band=0.15,
-        sequence_s=12e-6, source="roofline fitted to Llama-3.1-8B and Qwen3-8B on one H200 (vLLM 0.26)",
+        sequence_s=12e-6, eager_s_per_layer=0.7e-3,
+        source="roofline fitted to Llama-3.1-8B and Qwen3-8B on one H200 (vLLM 0.26)",
     ),
     "kimi_linear": Calibration(
         launch_s_per_layer=89e-6, prefill_launch_s_per_layer=2e-3, compute_ratio=0.46, error_band=0.30,
+        eager_s_per_layer=2.9e-3,
         source="roofline fitted to Kimi-Linear on one H200 (vLLM 0.26, dummy weights)",
     ),
     "qwen3_moe": Calibration(
         launch_s_per_layer=55e-6, prefill_launch_s_per_layer=0.1e-3, compute_ratio=0.50, error_band=0.30,
-        unhidden_ratio=0.8, source="roofline fitted to Qwen3-30B-A3B on one H200 (vLLM 0.26, dummy weights)",
+        unhidden_ratio=0.8, eager_s_per_layer=1.0e-3,
+        source="roofline fitted to Qwen3-30B-A3B on one H200 (vLLM 0.26, dummy weights)",
     ),
     "deepseek_v3": Calibration(
         launch_s_per_layer=89e-6, prefill_launch_s_per_layer=0.5e-3, compute_ratio=0.30, error_band=0.40,
@@ -179,7 +189,8 @@ def step_time_of(
         link_bytes_per_s=links.nvlink_bytes_per_s or 1.0,
         comm_latency_s=0.0 if on_cpu else comm.latency_s,
         prefill_launch_s=calibration.prefill_launch_s_per_layer * model.num_layers,
-        sequence_s=calibration.sequence_s,
+        eager_s=_eager_s(calibration, model, layout),
+        sequence_s=calibration.sequence_s / layout.tp,
         unhidden_ratio=calibration.unhidden_ratio,
         expert_batch_ranks=layout.dp if layout.ep > 1 else 1,
     )
@@ -191,6 +202,14 @@ def step_time_of(
     if speculation.draft(model) is not None and not on_cpu:
         launch_s = calibration.launch_s_per_layer + comm.latency_s_per_layer
     return _with_drafts(step, model, split, layout, cache, speculation, launch_s=launch_s)
+
+
+def _eager_s(calibration: Calibration, model: ModelSpec, layout: Layout) -> float:
+    """Launching a step from the host; not known where no family's is."""
+    if not calibration.eager_s_per_layer:
+        return 0.0
+    group_s = EAGER_GROUP_S_PER_LAYER if layout.tp > 1 else 0.0
+    return model.num_layers * (calibration.eager_s_per_layer + group_s)
 
 
 def _with_expert_load(
@@ -310,6 +329,12 @@ def _pair_flops(layer: Layer, tp: int) -> float:
     return 4 * attention.head_dim * heads / attention.compress_ratio if attention.compress_ratio else 0.0
 
 
+def _all_reduce_latency_s(ranks: int) -> float:
+    """Measured for two ranks, assumed for eight, and in between by the number of doublings."""
+    doublings = min(math.log2(ranks) - 1, 2) / 2
+    return ALL_REDUCE_PAIR_LATENCY_S + doublings * (ALL_REDUCE_LATENCY_S - ALL_REDUCE_PAIR_LATENCY_S)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Communication:
     bytes_per_token: float
@@ -325,7 +350,7 @@ def _communication(model: ModelSpec, layout: Layout, cluster: ClusterSpec, links
     if layout.tp > 1:
         reduced = 2 * layers * hidden_bytes * 2 * (layout.tp - 1) / layout.tp
         nvlink, nic = (0.0, reduced) if crosses else (reduced, 0.0)
-        per_layer_s += 2 * (CROSS_HOST_ALL_REDUCE_LATENCY_S if crosses else ALL_REDUCE_LATENCY_S)
+        per_layer_s += 2 * (CROSS_HOST_ALL_REDUCE_LATENCY_S if crosses else _all_reduce_latency_s(layout.tp))
     if layout.dp > 1:
         local = max(1, min(layout.dp, cluster.gpus_per_node // layout.tp))
         far = layout.dp - local

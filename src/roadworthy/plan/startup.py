@@ -218,7 +218,7 @@ def budget_refusals(case: StartupCase, judged: LayoutPlan) -> tuple[str, ...]:
     if case.settings.get("kv_cache_memory_bytes") is not None:
         return ()
     outside = case.gpu.device_bytes - math.ceil(case.gpu.device_bytes * ratio)
-    runtime = max(rank.runtime_bytes for rank in judged.ranks)
+    runtime = max(rank.runtime_bytes + rank.comm_bytes for rank in judged.ranks)
     if outside >= runtime:
         return ()
     most = math.floor((1 - runtime / case.gpu.device_bytes) * 100) / 100
@@ -284,7 +284,7 @@ def scratch_refusals(case: StartupCase, judged: LayoutPlan, scratch: Scratch | N
     """
     if scratch is None or case.settings.get("max_num_seqs") is None or not judged.ranks:
         return ()
-    room = min(rank.device_bytes - rank.weights_bytes - rank.runtime_bytes for rank in judged.ranks)
+    room = min(rank.device_bytes - rank.weights_bytes - rank.runtime_bytes - rank.comm_bytes for rank in judged.ranks)
     needed = scratch.size_bytes + scratch.up_projected_bytes
     if judged.feasible is True and needed <= room:
         return ()

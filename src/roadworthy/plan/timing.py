@@ -19,6 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+GRAPH_TOKENS = 512
+"""Largest batch that vLLM captures as a CUDA graph by default, prompts or not."""
 Seconds = Callable[[float, float, float, float], float]
 """Prompt tokens, their context pairs, decoding sequences and the sum of their contexts to seconds."""
 
@@ -67,6 +69,8 @@ class RooflineStepTime:
         expert_weight_bytes: all routed experts a rank holds; a batch reads a share of them.
         expert_pick_ratio: experts per token / routed experts; 0 for a dense model.
         prefill_launch_s: added to a step that computes prompt tokens, which runs outside the decode CUDA graphs.
+        graph_tokens: the largest batch that a CUDA graph holds.
+        eager_s: how long the host takes to launch a step with prompts that no graph holds: it lasts at least that long.
         sequence_s: added for each decoding sequence: sampling, its attention's fixed part, bookkeeping.
         unhidden_ratio: of the shorter of reading and computing, the share that the longer does not hide.
         expert_batch_ranks: data-parallel ranks whose tokens meet in the same experts (expert parallelism).
@@ -108,6 +112,8 @@ class RooflineStepTime:
     comm_latency_s: float
     expert_batch_ranks: int = 1
     prefill_launch_s: float = 0.0
+    graph_tokens: int = GRAPH_TOKENS
+    eager_s: float = 0.0
     sequence_s: float = 0.0
     unhidden_ratio: float = 0.0
     routed_flops_per_token: float = 0.0
@@ -185,6 +191,7 @@ def _pass_seconds(step: RooflineStepTime, drafts: int) -> Seconds:
     ranks, excess, noise = step.expert_batch_ranks, step.expert_excess_ratio**2, step.expert_noise
     sent_s, fixed_s = step.comm_bytes_per_token / step.link_bytes_per_s, step.launch_s + step.comm_latency_s
     sequence_s, prefill_s, unhidden = step.sequence_s, step.prefill_launch_s, step.unhidden_ratio
+    graph_tokens, eager_s = step.graph_tokens, step.eager_s
     sqrt = math.sqrt
 
     def seconds(prefill: float, prefill_context: float, sequences: float, context: float) -> float:
@@ -198,11 +205,15 @@ def _pass_seconds(step: RooflineStepTime, drafts: int) -> Seconds:
             reading += experts_s * experts_read_ratio(batch)
             computing += routed_s * tokens * (1 + sqrt(excess + noise / batch))
         beside = fixed_s + sent_s * tokens + sequence_s * sequences
+        if reading > computing:
+            beside += reading + unhidden * computing
+        else:
+            beside += computing + unhidden * reading
         if prefill:
             beside += prefill_s
-        if reading > computing:
-            return beside + reading + unhidden * computing
-        return beside + computing + unhidden * reading
+            if beside < eager_s and tokens > graph_tokens:
+                return eager_s
+        return beside
 
     return seconds
 

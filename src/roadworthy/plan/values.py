@@ -55,8 +55,9 @@ class Layout:
 class MemoryBudget:
     """One distinct rank; ``count`` ranks share it. The seven parts add up to ``device_bytes``.
 
-    ``activation_bytes`` is the transient peak and persistent workspaces; ``runtime_bytes`` is the CUDA context,
-    outside the utilisation budget; ``free_bytes`` may be negative when the rank does not fit.
+    ``activation_bytes`` is the transient peak and persistent workspaces; ``runtime_bytes`` is the CUDA context and
+    ``comm_bytes`` NCCL and all-reduce buffers, both outside the utilisation budget; ``free_bytes`` may be negative
+    when the rank does not fit.
     """
 
     rank: int

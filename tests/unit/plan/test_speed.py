@@ -137,3 +137,25 @@ def test_links_come_from_the_document_or_are_assumed() -> None:
     assert assumed.nic_bytes_per_s == pytest.approx(0.8 * 50e9)
     slow = links_of(ClusterSpec(gpus_per_node=8, gpu="H100", nvlink_bytes_per_s=400e9), gpu)
     assert slow.nvlink_bytes_per_s == pytest.approx(0.67 * 200e9)
+
+
+def test_two_ranks_meet_sooner_than_eight() -> None:
+    """9 us were measured for two, 20 are assumed for eight and more; across hosts neither holds."""
+    latencies = [_step("Llama-3.1-70B", "H200", tp=tp).comm_latency_s / (2 * 80) for tp in (2, 4, 8)]
+    assert latencies == pytest.approx([9e-6, 14.5e-6, 20e-6])
+    assert _step("Llama-3.1-70B", "H200", nodes=2, tp=16).comm_latency_s / (2 * 80) == pytest.approx(75e-6)
+
+
+@pytest.mark.parametrize(("tp", "least_s"), [(1, 0.022), (2, 0.036)])
+def test_a_step_that_no_graph_holds_lasts_as_long_as_the_host_launches_it(tp: int, least_s: float) -> None:
+    """Llama-3.1-8B on H200: a prompt of 1,024 tokens took 28 ms on one GPU and 45 on two, request included."""
+    step = _step("Llama-3.1-8B", "H200", tp=tp)
+
+    def prompt_s(tokens: int) -> float:
+        return step.step_s(StepLoad(prefill_tokens=tokens, prefill_context_tokens=tokens**2 // 2))
+
+    assert prompt_s(512) < least_s <= prompt_s(513)
+    times = [prompt_s(tokens) for tokens in (1, 64, 512, 513, 700, 1024, 1400, 2048, 4096, 8192)]
+    assert times == sorted(times)
+    decode = StepLoad(decode_sequences=600, decode_context_tokens=600)
+    assert step.step_s(decode) < least_s, "a batch that only decodes is taken to be captured"

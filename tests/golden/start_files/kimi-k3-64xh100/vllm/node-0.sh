@@ -98,7 +98,7 @@ args=(
   --max-num-batched-tokens 1024
   # about 9 requests in flight by Little's law; room for half as many again, up to a captured graph size; the
   # pool holds 9 of the workload's mean length; each also costs logits and graph memory
-  --max-num-seqs 7
+  --max-num-seqs 9
   # as the recipe has it; it runs code of the checkpoint, so pin a revision or serve a checked folder
   --trust-remote-code
   # parts the reasoning from the answer in responses

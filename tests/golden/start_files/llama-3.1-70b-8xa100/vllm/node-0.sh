@@ -47,7 +47,7 @@ args=(
   # hold a request
   --max-num-batched-tokens 8192
   # about 32 requests in flight by Little's law; room for half as many again, up to a captured graph size; the
-  # pool holds 872 of the workload's mean length; each also costs logits and graph memory
+  # pool holds 876 of the workload's mean length; each also costs logits and graph memory
   --max-num-seqs 56
   # a misspelt VLLM_ variable stops the start; otherwise it is ignored
   --fail-on-environ-validation

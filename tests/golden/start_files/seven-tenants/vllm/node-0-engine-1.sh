@@ -49,8 +49,8 @@ args=(
   # start-up charges each request 2 batches of these tokens for its windows and states, so a smaller budget
   # admits more requests and shortens the steps that decoding waits for
   --max-num-batched-tokens 4096
-  # about 72 requests in flight by Little's law; room for half as many again, up to a captured graph size; the
-  # pool holds 1,697 of the workload's mean length; each also costs logits and graph memory
+  # about 70 requests in flight by Little's law; room for half as many again, up to a captured graph size; the
+  # pool holds 1,699 of the workload's mean length; each also costs logits and graph memory
   --max-num-seqs 112
   # V4 encodes chats with its own code, not with a chat template
   --tokenizer-mode deepseek_v4
