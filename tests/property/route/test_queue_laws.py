@@ -287,6 +287,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert ask.permit is not None
             self.governor.leave(ask.permit, prompt_tokens=0, output_tokens=0, now_s=self.now_s)
         assert (self.governor.running, self.governor.blocks, self.governor.waiting) == (0, 0, 0)
+        assert self.governor._room.computed_blocks == 0
         assert self.governor.ready(self.now_s) == []
 
 

@@ -43,12 +43,14 @@ class FairClass:
     """
 
     __slots__ = (
-        "_floor", "_heap", "_order", "charge_every_tokens", "count", "lines", "output_weight", "rank", "weight_waiting"
+        "_floor", "_heap", "_order", "charge_every_tokens", "computed_blocks", "count", "lines", "output_weight",
+        "rank", "weight_waiting",
     )  # fmt: skip
 
     def __init__(self, rank: int, *, output_weight: float = 2.0, charge_every_tokens: int = 32) -> None:
         self.rank = rank
         self.output_weight, self.charge_every_tokens = output_weight, charge_every_tokens
+        self.computed_blocks = 0  # of the prompts of running requests whose answers have begun
         self.count = 0
         self.weight_waiting = 0.0
         self.lines: dict[str, Line] = {}

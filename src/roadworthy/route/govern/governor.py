@@ -110,6 +110,16 @@ class Governor:
         afterwards."""
         self._pool.resize(blocks, slots)
 
+    def measured(self, used_blocks: int | None) -> None:
+        """The engines say that so many blocks are referenced now, all together; None where one of them does not say.
+
+        Charges know nothing of shared prefixes. What the prompts of running requests would hold, each by itself, above
+        what is in use is shared, and there is that much more room; only prompts count whose answers have begun, so that
+        those still to be computed are not taken for shared. To be told with each look at the engines: it is as old as
+        that.
+        """
+        self._pool.share(0 if used_blocks is None else self._room.computed_blocks - used_blocks)
+
     # one request
 
     def limits(self, tenant_id: str) -> Limits:
@@ -267,6 +277,10 @@ class Governor:
         pool = self._pool
         pool.slots -= 1
         pool.blocks -= charge.blocks
+        if permit.computed:
+            permit.fair.computed_blocks -= permit.prompt_blocks
+            if pool.shared_blocks > pool.blocks:
+                pool.share(pool.blocks)
         prompt = prompt_tokens - charge.prompt_tokens
         if cached_tokens and self._cached_free:
             prompt -= cached_tokens

@@ -70,9 +70,22 @@ class HeldPermit:
         fresh = output_tokens - self._charged_output
         fair = self.fair
         if fresh >= fair.charge_every_tokens and self.running:
+            if not self._charged_output:
+                fair.computed_blocks += self.prompt_blocks
             self._charged_output = output_tokens
             line = self.line
             line.counter += fresh * fair.output_weight / line.weight
+
+    @property
+    def prompt_blocks(self) -> int:
+        """The prompt's part of its blocks; none too many where blocks do not grow with tokens alone."""
+        charge = self.grant.charge
+        return charge.blocks * charge.prompt_tokens // ((charge.prompt_tokens + charge.output_tokens) or 1)
+
+    @property
+    def computed(self) -> bool:
+        """Whether its prompt is computed for certain: tokens of the answer have come."""
+        return self._charged_output > 0
 
     def uncharged_output(self, output_tokens: int) -> int:
         """Tokens of the answer that fairness has not been charged; negative where there were fewer than streamed."""

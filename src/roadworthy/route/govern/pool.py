@@ -13,12 +13,14 @@ class Pool:
     """
 
     __slots__ = (
-        "_borrow_blocks", "_borrow_slots", "_reserve_ratio", "_sizes", "blocks", "most_blocks", "most_slots", "slots"
+        "_borrow_blocks", "_borrow_slots", "_reserve_ratio", "_sizes", "blocks", "most_blocks", "most_slots",
+        "shared_blocks", "slots",
     )  # fmt: skip
 
     def __init__(self, reserve_ratio: float) -> None:
         self._reserve_ratio = reserve_ratio
         self._sizes: tuple[int | None, int | None] = (None, None)
+        self.shared_blocks = 0
         self.blocks = self.slots = 0
         self.most_blocks = self.most_slots = self._borrow_blocks = self._borrow_slots = math.inf
 
@@ -27,6 +29,13 @@ class Pool:
         self._sizes = (blocks, slots)
         self.most_blocks, self._borrow_blocks = self._bounds(blocks)
         self.most_slots, self._borrow_slots = self._bounds(slots)
+        self.most_blocks += self.shared_blocks
+        self._borrow_blocks += self.shared_blocks
+
+    def share(self, blocks: int) -> None:
+        """So many blocks that are counted as in use are in use twice: requests with the same beginning hold it once."""
+        self.shared_blocks = max(0, min(blocks, self.blocks))
+        self.resize(*self._sizes)
 
     def keep(self, reserve_ratio: float) -> None:
         """Borrowed work leaves this share of the pool alone from now on."""

@@ -66,6 +66,11 @@ class WaitingRoom:
         """Those in which something waits, best first."""
         return tuple(self._order)
 
+    @property
+    def computed_blocks(self) -> int:
+        """Blocks that the prompts hold, each by itself, of requests whose answers have begun."""
+        return sum(fair.computed_blocks for fair in self._classes.values())
+
     def join(self, permit: HeldPermit, now_s: float) -> None:
         """``permit`` waits from now on, in its class and line; its ``give_up_s`` is set."""
         if not self.count:

@@ -207,6 +207,26 @@ def test_what_fits_passes_what_does_not_until_that_has_waited_for_long() -> None
     assert desk.leave("b1") == ["large"]
 
 
+def test_what_requests_share_is_room_for_one_more() -> None:
+    """Three of 40 blocks, their prompts 30 of them each; the engine says that 50 are in use: 40 are shared."""
+    desk = Desk(A, blocks=120)
+    for name in "123":
+        permit = desk.ask(name, "a", tokens=40)
+        assert permit is not None
+    assert desk.ask("4", "a", tokens=40) is None
+    desk.governor.measured(50)
+    assert desk.ready() == [], "no answer has begun: prompts that are still to be computed are not shared"
+    for name in "123":
+        desk.permits[name].streamed(32)
+    desk.governor.measured(50)
+    assert desk.ready() == ["4"]
+    assert desk.ask("5", "a", tokens=40) is None
+    desk.governor.measured(None)
+    assert desk.leave("1") == []
+    desk.governor.measured(117)
+    assert desk.leave("2") == ["5"]
+
+
 def test_queues_are_bounded_for_all_and_for_each() -> None:
     desk = Desk(A, B, C, slots=1, queue=QueueSpec(total=3, per_tenant=2))
     desk.ask("running", "c")
