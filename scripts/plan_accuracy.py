@@ -368,7 +368,7 @@ def page(memory: Sequence[Check], times: Sequence[Check]) -> str:
         "vLLM 0.26.0 reported on H200 ([rows and commands](gpu-measurements.md)).",
         "## Memory of one rank",
         "Limits: weights 1 %, KV pool and tokens 3 %, all else 0.5 GiB or the plan's own band where that is wider: "
-        "DeepSeek-V4 with graphs (1 GiB; its row is a floor) and data-parallel attention (3 GiB; its row is in no constant) "
+        "DeepSeek-V4 with graphs (1 GiB; its row is a floor) and data-parallel attention (3 GiB; in no constant) "
         "were measured once each. Kept out of the fit of activation and graphs: kimi-linear-tp2, both v3-6layers rows, "
         "v4-flash-tp8-alone and qwen30b-dp2-ep; `plan/overhead.py` says what the constants are. Not measured: Kimi-K3, "
         "pipelines, any other GPU. For the first two the plan keeps a band of 1 to 3 GiB, and a fit inside it is "
