@@ -37,8 +37,9 @@ if TYPE_CHECKING:
 NOTICE_S = 2.0
 """How long a change made at another gateway may take until it is in force here."""
 
-ATTEMPTS = 3
-"""How often a change is worked out again because another gateway changed something meanwhile."""
+ATTEMPTS = 12
+"""How often a change is worked out again because another gateway changed something meanwhile. Of two that change
+something at once one wins each time, so that many at once are needed to lose this often."""
 
 
 class Desk:

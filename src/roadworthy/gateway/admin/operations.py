@@ -110,9 +110,6 @@ class Operation:
         return tuple(dict.fromkeys(codes))
 
 
-Handled = "Response | Any"
-
-
 def wrong_parameter(name: str, seen: str, wanted: str, hint: str = "") -> AdminError:
     """A parameter of the right form that cannot be used."""
     return AdminError(f"{name}: {seen}, wanted {wanted}", code="invalid_parameter", param=name, hint=hint)
