@@ -278,6 +278,12 @@ class BlockPool:
             self.unused_blocks += group.release(part)
         holding.parts = []
 
+    def leak(self, blocks: int) -> int:
+        """Lose up to ``blocks`` free ones for good; returns how many there were to lose."""
+        lost = min(blocks, self.free_blocks)
+        self.take(lost)
+        return lost
+
     def forget(self) -> None:
         """Empty the prefix cache of what nobody uses."""
         blocks = self.queue.blocks

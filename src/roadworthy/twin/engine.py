@@ -61,6 +61,7 @@ class Engine:
         self._places = self._stages + config.async_scheduling
         self._seconds = config.step_time.real_step() if config.draft_tokens else config.step_time.compiled()
         self._stage_free_s = [-math.inf] * self._stages
+        self._stage_factors = [1.0] * self._stages  # how much longer each takes than it should
         self._spare_lane: Lane | None = None  # one without members, whose history goes on
         self._due_s: float | None = None
         self._now_s = -math.inf
@@ -198,6 +199,9 @@ class Engine:
     def next_event_s(self) -> float | None:
         """The moment of the next thing to happen, None while idle. Unless something is added or aborted before,
         nothing comes out until then."""
+        return self._due()
+
+    def _due(self) -> float | None:
         done_s = self._in_flight[0].done_s if self._in_flight else None
         if self._due_s is None:
             return done_s
@@ -210,7 +214,7 @@ class Engine:
         caller can react to it before time goes on.
         """
         outputs: list[Output] = []
-        while (at_s := self.next_event_s()) is not None and at_s <= now_s:
+        while (at_s := self._due()) is not None and at_s <= now_s:
             self._now_s = at_s
             if self._in_flight and self._in_flight[0].done_s <= at_s:
                 flight = self._in_flight.popleft()
@@ -231,7 +235,7 @@ class Engine:
         return tuple(outputs)
 
     def _move_clock(self, now_s: float) -> None:
-        pending_s = self.next_event_s()
+        pending_s = self._due()
         if now_s < self._now_s or (pending_s is not None and pending_s < now_s):
             raise ValueError(f"at {now_s}: time stands at {self._now_s}, and something is due at {pending_s}")
         self._now_s = now_s
@@ -435,8 +439,8 @@ class Engine:
         stage_s = step_s / self._stages
         free_s = self._stage_free_s
         leaves_s = now_s
-        for stage in range(self._stages):
-            leaves_s = free_s[stage] = max(leaves_s, free_s[stage]) + stage_s
+        for stage, factor in enumerate(self._stage_factors):
+            leaves_s = free_s[stage] = max(leaves_s, free_s[stage]) + stage_s * factor
         self._busy_s += stage_s
         return leaves_s
 
