@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from roadworthy.advise.breakdown import GroupReport, by_kind, by_prompt_length, by_tenant
+from roadworthy.advise.objectives import DEFAULT_ACCEPTANCE
+from roadworthy.advise.verdict import after_warmup
 from roadworthy.bench.sections import RunSection
 from roadworthy.core.units import format_duration
 
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from roadworthy.advise.verdict import SlaReport
     from roadworthy.bench.driver import DriveResult
     from roadworthy.bench.prompts import Calibration
+    from roadworthy.core.records import RequestRecord
     from roadworthy.spec.workload_values import ArrivalPattern, Quantiles
 
 _SIZED_BY = {
@@ -80,7 +84,24 @@ class BenchRun:
             facts=self.facts(),
             notes=self.notes(),
             simulated=self.simulated,
+            groups=self.groups(),
         )
+
+    def groups(self) -> tuple[tuple[str, tuple[GroupReport, ...]], ...]:
+        """The counted requests by tenant, prompt length and kind, where there is more than one."""
+        sla = DEFAULT_ACCEPTANCE if self.report.default_limits else self.request.sla
+        found = (
+            ("tenant", by_tenant(self.counted, sla)),
+            ("prompt length", by_prompt_length(self.counted, sla)),
+            ("kind", by_kind(self.counted, sla)),
+        )
+        return tuple((name, groups) for name, groups in found if len(groups) > 1 or (groups and name == "tenant"))
+
+    @property
+    def counted(self) -> tuple[RequestRecord, ...]:
+        """The requests that the numbers are about: all but the warm-up."""
+        warmup_s = self.steady.from_s if self.request.warmup_s == "auto" else self.request.warmup_s
+        return after_warmup(self.drive.records, warmup_s)
 
     def _load(self) -> str:
         replay = self.request.replay

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from roadworthy.bench.plots import HEIGHT, MAX_CURVE_POINTS, WIDTH, Axis, empty, svg
+from roadworthy.bench.plots import HEIGHT, MAX_CURVE_POINTS, WIDTH, Axis, empty, svg, tick_label
 from roadworthy.core.units import format_duration
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 16, 14, 40
@@ -27,7 +27,8 @@ color:var(--soft)}
 .legend .s3{background:var(--s3)}
 svg .cell{stroke:var(--card);stroke-width:2}
 svg text.in-cell{fill:#10151c;font-size:11px}
-.wide{grid-column:1/-1;max-width:760px}
+svg polyline.s2{stroke-dasharray:9 5}svg polyline.s3{stroke-dasharray:3 4}
+figure.single{max-width:520px}
 """
 
 
@@ -153,8 +154,7 @@ def _grid(across: Axis, upward: Axis, x: Scale, y: Scale) -> str:
     bottom, right = HEIGHT - _BOTTOM, WIDTH - _RIGHT
     columns = "".join(
         f'<line class="grid" x1="{across.px(tick):.1f}" x2="{across.px(tick):.1f}" y1="{_TOP}" y2="{bottom}"/>'
-        f'<text class="tick" x="{across.px(tick):.1f}" y="{bottom + 15}" text-anchor="middle">{escape(x.text(tick))}'
-        "</text>"
+        f"{tick_label(across.px(tick), bottom + 15, x.text(tick))}"
         for tick in across.ticks()
     )
     rows = "".join(

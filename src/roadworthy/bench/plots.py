@@ -180,11 +180,18 @@ def _x_axis(axis: Axis, text: Callable[[float], str], name: str) -> str:
     bottom = HEIGHT - _BOTTOM
     ticks = "".join(
         f'<line class="grid" x1="{axis.px(tick):.1f}" x2="{axis.px(tick):.1f}" y1="{_TOP}" y2="{bottom}"/>'
-        f'<text class="tick" x="{axis.px(tick):.1f}" y="{bottom + 15}" text-anchor="middle">{escape(text(tick))}</text>'
+        f"{tick_label(axis.px(tick), bottom + 15, text(tick))}"
         for tick in axis.ticks()
     )
     middle = (axis.start_px + axis.end_px) / 2
     return f'{ticks}<text class="axis" x="{middle:.0f}" y="{HEIGHT - 6}" text-anchor="middle">{escape(name)}</text>'
+
+
+def tick_label(at_px: float, y_px: float, text: str) -> str:
+    """A word under a place of the x axis: centred there, or drawn in where it would leave the plot."""
+    half_px = 3.7 * len(text)  # of a digit's mean width in the page's font
+    at_px = min(at_px, WIDTH - 1 - half_px)
+    return f'<text class="tick" x="{at_px:.1f}" y="{y_px}" text-anchor="middle">{escape(text)}</text>'
 
 
 def _y_axis(axis: Axis, text: Callable[[float], str]) -> str:

@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING
 from roadworthy.bench import plots
 from roadworthy.bench.report_page import notes, page, paragraph, scroll, sentence, table
 from roadworthy.bench.sections import (
+    GROUP_COLUMNS,
     LATENCIES,
     OF_MET,
     RunSection,
     Section,
     TableSection,
+    group_cells,
+    group_word,
     objective_interval,
     objective_name,
     objective_value,
@@ -73,7 +76,7 @@ def _run(run: RunSection, *, headed: bool) -> str:
         f"<h3>Latency</h3>{_latencies(report)}"
         f"{notes(remarks)}"
         f"{_plots(run)}"
-        f"{_tenants(report)}{_errors(report)}"
+        f"{_groups(run) if run.groups else _tenants(report)}{_errors(report)}"
         f"<details><summary>Gates passed on the way to the verdict</summary>{_gates(report)}</details>"
         f"{_facts(run.facts)}</section>"
     )
@@ -166,6 +169,18 @@ def _plots(run: RunSection) -> str:
 
 def _failures(run: RunSection) -> list[float]:
     return [record.t_sched_s for record in run.records if not record.ok]
+
+
+def _groups(run: RunSection) -> str:
+    """A table for each way the run is cut up; a row whose promises are broken says so."""
+    tables = []
+    for name, groups in run.groups:
+        rows = [(group.id or "(none)", *group_cells(group), OF_WORD[group_word(group)]) for group in groups]
+        tables.append(f"<h3>By {escape(name)}</h3>{table((name, *GROUP_COLUMNS, 'objectives'), rows)}")
+    return "".join(tables)
+
+
+OF_WORD = {"met": "✓ met", "missed": "✕ missed", "undecided": "? undecided"}
 
 
 def _tenants(report: SlaReport) -> str:

@@ -10,6 +10,8 @@ from roadworthy.bench.sections import (
     LATENCIES,
     OF_MET,
     RunSection,
+    group_cells,
+    group_word,
     objective_interval,
     objective_name,
     objective_value,
@@ -44,7 +46,7 @@ def render_text(run: RunSection, *, paint: Paint = lambda _, text: text) -> str:
         *_traffic(report),
         "",
         *_latencies(report),
-        *_tenants(report),
+        *(_groups(run, paint) if run.groups else _tenants(report)),
         *_errors(report),
         "",
         *(line for note in (*run.notes, *sample_notes(report)) for line in _wrap(note)),
@@ -92,6 +94,21 @@ def _cells(summary: LatencySummary) -> Iterator[str]:
     yield format_duration(summary.mean)
     for percent, value in ((50, summary.p50), (90, summary.p90), (95, summary.p95), (99, summary.p99)):
         yield format_duration(value) + ("*" if too_few(summary, percent) else "")
+
+
+def _groups(run: RunSection, paint: Paint) -> Iterator[str]:
+    for name, groups in run.groups:
+        yield ""
+        yield f"{name:<16}{'requests':>8}{'misses':>8}{'TTFT P50':>10}{'TTFT P99':>10}{'TPOT P50':>10}{'TPOT P99':>10}"
+        for group in groups:
+            requests, _, misses, *latencies = group_cells(group)
+            word = group_word(group)
+            shown = textwrap.shorten(group.id or "(none)", 15, placeholder="…")
+            cells = "".join(f"{cell:>10}" for cell in latencies)
+            yield f"{shown:<16}{requests:>8}{misses:>8}{cells} {paint(word, _SIGNS[word])}"
+
+
+_SIGNS = {"met": "met", "missed": "missed", "undecided": "?"}
 
 
 def _tenants(report: SlaReport) -> Iterator[str]:

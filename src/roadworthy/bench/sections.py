@@ -9,6 +9,7 @@ from roadworthy.core.latency import MIN_SAMPLES
 from roadworthy.core.units import format_duration
 
 if TYPE_CHECKING:
+    from roadworthy.advise.breakdown import GroupReport
     from roadworthy.advise.gates import Verdict
     from roadworthy.advise.objectives import Objective
     from roadworthy.advise.verdict import SlaReport
@@ -25,6 +26,7 @@ class RunSection:
         notes: what a reader must know to read the numbers right.
         simulated: the engine was a model of one; it is said wherever the numbers show.
         records: the requests, for the plots; may be empty.
+        groups: the run by tenant, prompt length or kind of session, each with its name.
     """
 
     title: str
@@ -33,6 +35,7 @@ class RunSection:
     facts: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
     simulated: bool = False
+    groups: tuple[tuple[str, tuple[GroupReport, ...]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +87,25 @@ def objective_interval(objective: Objective) -> str:
     words = f"95 %: {objective_value(objective, objective.low)} to {objective_value(objective, objective.high)}"
     inside = objective.low <= objective.limit < objective.high if objective.unit == "s" else False
     return f"{words}, the limit is inside: a repeated run may end otherwise" if inside else words
+
+
+def group_word(group: GroupReport) -> Verdict:
+    """What became of a group's promises: missed when any is, undecided when any cannot be told."""
+    found = {item.met for item in group.objectives}
+    return "missed" if False in found else "undecided" if None in found else "met"
+
+
+def group_cells(group: GroupReport) -> tuple[str, ...]:
+    """Requests, failed, misses, TTFT P50 and P99, TPOT P50 and P99, as written; ``GROUP_COLUMNS`` names them."""
+    latencies = [
+        "–" if not summary.count else format_duration(value) + ("*" if too_few(summary, percent) else "")
+        for summary in (group.ttft_s, group.tpot_s)
+        for percent, value in ((50, summary.p50), (99, summary.p99))
+    ]
+    return (f"{group.requests:,}", f"{group.failed:,}", f"{group.sla_misses:,}", *latencies)
+
+
+GROUP_COLUMNS = ("requests", "failed", "misses", "TTFT P50", "TTFT P99", "TPOT P50", "TPOT P99")
 
 
 def too_few(summary: LatencySummary, percent: int) -> bool:

@@ -124,7 +124,7 @@ def _latency_curves(
                 points=tuple((row.level, value) for row, value in points),
                 marks=tuple(
                     (row.level, value, f"{row.level:g}: {percent.upper()} {format_duration(value)}, {row.outcome}",
-                     row.outcome if percent == "p99" else "")
+                     _mark(row, name) if percent == "p99" else "")
                     for row, value in points
                 ),
             )
@@ -135,6 +135,11 @@ def _latency_curves(
     label = f"{name} at each level"
     scale = Scale(name=times.name, text=times.text, log=wide)
     return curves(label, lines, across, scale, limit=limit_s, limit_name="P99 limit")
+
+
+def _mark(row: SweepRow, name: str) -> str:
+    """The outcome, at the latency that decided it."""
+    return row.outcome if row.outcome == "met" or row.why.startswith(name) else ""
 
 
 def _throughput(rows: Sequence[SweepRow], across: Scale) -> str:
@@ -171,7 +176,9 @@ def _time(summary: LatencySummary, value: float) -> str:
 
 
 def _level(level: float, by: Level) -> str:
-    return f"{level:.3g}/s" if by == "rate" else f"{level:g} users"
+    if by == "rate":
+        return f"{level:.3g}/s"
+    return "1 user" if level == 1 else f"{level:g} users"
 
 
 def _wrap(text: str, indent: str) -> list[str]:

@@ -49,14 +49,6 @@ class Places:
             require_writable(path)
 
 
-def counted_records(run: BenchRun) -> tuple[RequestRecord, ...]:
-    """The requests that the numbers are about: all but the warm-up."""
-    from roadworthy.advise.verdict import after_warmup
-
-    warmup_s = run.steady.from_s if run.request.warmup_s == "auto" else run.request.warmup_s
-    return after_warmup(run.drive.records, warmup_s)
-
-
 def bench_document(run: BenchRun) -> dict[str, object]:
     """What ``--json`` prints: the report's fields, the same under vLLM's names, and beside them what was run."""
     from roadworthy.advise.breakdown import by_kind, by_prompt_length, by_tenant
@@ -65,7 +57,7 @@ def bench_document(run: BenchRun) -> dict[str, object]:
     from roadworthy.bench.vllm_names import vllm_summary
     from roadworthy.cli.output import plain
 
-    counted = counted_records(run)
+    counted = run.counted
     sla = DEFAULT_ACCEPTANCE if run.report.default_limits else run.request.sla
     intervals = latency_intervals(counted, LATENCIES)
     report = plain(run.report)

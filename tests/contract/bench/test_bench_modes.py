@@ -274,7 +274,7 @@ def test_levels_of_concurrency_are_measured_one_after_the_other(
     assert [(step["users"], step["requests"]) for step in document["steps"]] == [(1, 20), (3, 20)]
     assert code == 0
     page = (tmp_path / "s.html").read_text()
-    assert "1 users" in page
+    assert "1 user</td>" in page
     assert "<script" not in page
 
 

@@ -112,7 +112,7 @@ def probe_page(view: ProbeView) -> str:
     names = [kind.kind for kind in view.kinds]
     body = (
         f'<section><h3>Score by depth and length</h3><div class="plots">{figures}</div>'
-        f'<h3>Score by length</h3>{legend(names)}<div class="plots"><figure>{_by_length(view.kinds)}</figure></div>'
+        f'<h3>Score by length</h3>{legend(names)}<figure class="single">{_by_length(view.kinds)}</figure>'
         f"{notes(view.notes)}</section>"
     )
     return page(view.title, (banner, body), generator=f"roadworthy {__version__}", style=STYLE)
