@@ -56,6 +56,7 @@ class Governor:
         self._pool = Pool(self.settings.borrow_headroom_ratio)
         self._room = WaitingRoom(self._pool, self.settings)
         self._rules = RuleBook(self.settings.rules)
+        self._has_rules = bool(self._rules)
         self._treatments: dict[str, Treatment] = {}
         self._owners: dict[int, HeldPermit] = {}
         self._by_class: dict[QueueClass, int] = {"high": 0, "normal": 0, "low": 0}
@@ -104,6 +105,7 @@ class Governor:
         self._pool.keep(settings.borrow_headroom_ratio)
         self._room.follow(settings)
         self._rules = self._rules.follow(settings.rules)
+        self._has_rules = bool(self._rules)
 
     def capacity(self, blocks: int | None, slots: int | None) -> None:
         """The room of the healthy engines together; None for no bound. What runs beyond it goes on. Ask ``ready``
@@ -141,7 +143,7 @@ class Governor:
         model = request.model
         if seat.models is not None and model not in seat.models:
             raise refusals.model(tenant.id, model, seat.tenant.models)
-        if self._rules:
+        if self._has_rules:
             return self._rules.treat(seat.tenant, request, facts, now_s)
         treatment = self._treatments.get(model)
         if treatment is None:
