@@ -142,6 +142,9 @@ def _storm(deployment: Deployment) -> SimulatedRun:
 # -- hot experts -----------------------------------------------------------------------------------------------------
 
 
+EXPERTS_S = 240.0
+
+
 def experts() -> Rows:
     """V3 with expert parallelism over 32 GPUs: even and skewed traffic, with and without the balancer."""
     cases = (
@@ -152,7 +155,7 @@ def experts() -> Rows:
     for name, skew, balanced in cases:
         deployment = _expert_parallel(skew, balanced=balanced)
         configs = engines(deployment)
-        load = Arrivals(deployment.workload, seed=3, duration_s=240.0)
+        load = Arrivals(deployment.workload, seed=3, duration_s=EXPERTS_S)
         runs.append((name, simulate(configs, load, scrape_s=1.0, keep_gaps=False)))
     sla = _expert_parallel(0.0, balanced=False).sla
     records = [run.records for _, run in runs]
@@ -183,6 +186,7 @@ sla: {{ttft_p99: 10s, tpot_p99: 150ms, success: 99%}}
 # -- an engine that dies at the peak -----------------------------------------------------------------------------------
 
 LOST_AT_S, DOWN_S, OUTAGE_ALL_S, BUCKET_S = 240.0, 180.0, 720.0, 10.0
+RATES_PER_S = (40.0, 60.0, 70.0, 75.0)
 
 
 def outage() -> Rows:
@@ -198,9 +202,9 @@ def outage() -> Rows:
     ]
     deployment = document()
     configs, sla = engines(deployment), deployment.sla
-    for rate_per_s in (40.0, 60.0, 70.0, 75.0):
+    for rate_per_s in RATES_PER_S:
         records = _outage(deployment, configs, rate_per_s)
-        before = [one for one in records if 60.0 <= one.t_sched_s < LOST_AT_S and one.error != "engine_lost"]
+        before = [one for one in records if LOST_AT_S / 4 <= one.t_sched_s < LOST_AT_S and one.error != "engine_lost"]
         gone = [one for one in records if LOST_AT_S <= one.t_sched_s < LOST_AT_S + DOWN_S]
         buckets = _buckets(records)
         ill = [
@@ -274,10 +278,10 @@ def write_table(name: str, rows: Sequence[tuple[str, ...]]) -> None:
     lines = [head, ("---", *("---:" for _ in head[1:])), *body]
     text = "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
     page = PAGE.read_text(encoding="utf-8")
-    marked = re.compile(rf"(<!-- {name} -->\n).*?(\n<!-- end -->)", re.DOTALL)
+    marked = re.compile(rf"(<!-- {name} -->\n)(?:(?!<!-- end -->).)*(<!-- end -->)", re.DOTALL)
     if not marked.search(page):
         raise SystemExit(f"{PAGE}: no marks of {name}")
-    PAGE.write_text(marked.sub(lambda found: f"{found[1]}{text}{found[2]}", page), encoding="utf-8")
+    PAGE.write_text(marked.sub(lambda found: f"{found[1]}{text}\n{found[2]}", page), encoding="utf-8")
 
 
 REHEARSALS = {"storm": storm, "experts": experts, "outage": outage}
