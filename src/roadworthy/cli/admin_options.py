@@ -36,8 +36,10 @@ def asks_gateway(function: Callable[..., Any]) -> Callable[..., Any]:
     return asking
 
 
-def client_for(admin: str | None, *, ready_file: Path | None, spec: str | None) -> AdminClient:
-    """The client of the gateway that is meant.
+def client_for(
+    admin: str | None, *, ready_file: Path | None, spec: str | None, timeout_s: float = 10.0, warn: bool = True
+) -> AdminClient:
+    """The client of the gateway that is meant; ``warn`` of a key that would go unencrypted.
 
     Raises:
         SpecError: more than one is named, or none can be told.
@@ -45,8 +47,8 @@ def client_for(admin: str | None, *, ready_file: Path | None, spec: str | None) 
     from roadworthy.adapters.admin_client import KEY_VARIABLE, AdminClient
     from roadworthy.cli.output import say
 
-    client = AdminClient(_url(admin, ready_file, spec), key=os.environ.get(KEY_VARIABLE) or None)
-    if client.exposes_key:
+    client = AdminClient(_url(admin, ready_file, spec), key=os.environ.get(KEY_VARIABLE) or None, timeout_s=timeout_s)
+    if client.exposes_key and warn:
         say(f"warning: the admin key goes to {client.url} unencrypted\nhint: an ssh tunnel, or https, keeps it private")
     return client
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from roadworthy.cli.admin_completion import engines
 from roadworthy.cli.admin_options import asks_gateway
 from roadworthy.core.errors import EXIT_FINDINGS, EXIT_FINE, SpecError
 
@@ -19,7 +20,7 @@ LOOK_S = 0.5
 
 
 @click.command()
-@click.argument("url")
+@click.argument("url", shell_complete=engines)
 @click.option("--undo", is_flag=True, help="Send it requests again.")
 @click.option("--wait", is_flag=True, help="Return when the last of its requests has ended.")
 @click.option(

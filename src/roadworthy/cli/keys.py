@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from roadworthy.cli.admin_completion import keys, tenants
 from roadworthy.cli.admin_options import Parsed, asks_gateway, given
 from roadworthy.core.errors import SpecError
 from roadworthy.core.units import parse_duration
@@ -43,7 +44,7 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option("--tenant", help="Keys of this tenant only.")
+@click.option("--tenant", shell_complete=tenants, help="Keys of this tenant only.")
 @click.option(
     "--state", type=click.Choice(["active", "expired", "revoked", "all"]), default="all", show_default=True,
     help="Keys in this state only.",
@@ -65,7 +66,7 @@ def list_keys(client: AdminClient, as_json: bool, tenant: str | None, state: str
 
 
 @command.command()
-@click.argument("tenant", required=False)
+@click.argument("tenant", required=False, shell_complete=tenants)
 @click.option("--role", type=click.Choice(["viewer", "operator", "admin"]), help="A key of the admin API instead.")
 @_LABEL
 @_SCOPE
@@ -100,7 +101,7 @@ def create(
 
 
 @command.command()
-@click.argument("key")
+@click.argument("key", shell_complete=keys)
 @click.option(
     "--overlap", "overlap_s", type=Parsed("duration", _whole_seconds), default="24h", show_default=True,
     help="How long the old key goes on to open; 0s ends it at once.",
@@ -116,7 +117,7 @@ def rotate(client: AdminClient, as_json: bool, key: str, overlap_s: int, expires
 
 
 @command.command()
-@click.argument("key")
+@click.argument("key", shell_complete=keys)
 @_LABEL
 @_SCOPE
 @click.option("--no-scopes", is_flag=True, help="Take its scopes away.")
@@ -143,7 +144,7 @@ def edit(
 
 
 @command.command()
-@click.argument("key")
+@click.argument("key", shell_complete=keys)
 @asks_gateway
 def revoke(client: AdminClient, as_json: bool, key: str) -> int:
     """Revoke KEY (its id, its prefix, or the whole of it) for good; streams in progress end as they would have."""

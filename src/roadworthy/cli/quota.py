@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from roadworthy.cli.admin_completion import tenants
 from roadworthy.cli.admin_options import asks_gateway, given
 from roadworthy.cli.limit_options import LIMIT_COLUMNS, limit_cells, quota_options
 
@@ -19,7 +20,7 @@ def command() -> None:
 
 
 @command.command()
-@click.argument("tenant", required=False)
+@click.argument("tenant", required=False, shell_complete=tenants)
 @asks_gateway
 def show(client: AdminClient, as_json: bool, tenant: str | None) -> int:
     """Show limits beside what is held now, of TENANT or of all."""
@@ -52,7 +53,7 @@ def show(client: AdminClient, as_json: bool, tenant: str | None) -> int:
 
 
 @command.command("set")
-@click.argument("tenant")
+@click.argument("tenant", shell_complete=tenants)
 @quota_options
 @asks_gateway
 def set_quota(client: AdminClient, as_json: bool, tenant: str, **options: Any) -> int:

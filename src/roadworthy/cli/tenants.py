@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from roadworthy.cli.admin_completion import tenants
 from roadworthy.cli.admin_options import asks_gateway, given
 from roadworthy.cli.limit_options import LIMIT_COLUMNS, limit_cells, tenant_options
 
@@ -87,7 +88,7 @@ def add(client: AdminClient, as_json: bool, tenant: str, with_key: bool, **optio
 
 
 @command.command()
-@click.argument("tenant")
+@click.argument("tenant", shell_complete=tenants)
 @tenant_options
 @asks_gateway
 def edit(client: AdminClient, as_json: bool, tenant: str, **options: Any) -> int:
@@ -102,7 +103,7 @@ def edit(client: AdminClient, as_json: bool, tenant: str, **options: Any) -> int
 
 
 @command.command()
-@click.argument("tenant")
+@click.argument("tenant", shell_complete=tenants)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @asks_gateway
 def remove(client: AdminClient, as_json: bool, tenant: str, yes: bool) -> int:
@@ -124,7 +125,7 @@ def remove(client: AdminClient, as_json: bool, tenant: str, yes: bool) -> int:
 
 
 @command.command()
-@click.argument("tenant")
+@click.argument("tenant", shell_complete=tenants)
 @asks_gateway
 def reset(client: AdminClient, as_json: bool, tenant: str) -> int:
     """Take back every edit and removal of a tenant: it is what the document says."""
@@ -134,7 +135,7 @@ def reset(client: AdminClient, as_json: bool, tenant: str) -> int:
 
 
 @command.command()
-@click.argument("tenant", required=False)
+@click.argument("tenant", required=False, shell_complete=tenants)
 @click.option("--from", "first", metavar="DAY", help="First day, UTC, such as 2026-11-01; 30 days back otherwise.")
 @click.option("--to", "last", metavar="DAY", help="Last day, UTC; today otherwise.")
 @click.option("--model", help="This model only.")
@@ -173,7 +174,7 @@ def usage(
 
 
 @command.command()
-@click.argument("tenant", required=False)
+@click.argument("tenant", required=False, shell_complete=tenants)
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Most rows.")
 @asks_gateway
 def audit(client: AdminClient, as_json: bool, tenant: str | None, limit: int) -> int:

@@ -387,3 +387,30 @@ def test_completion_offers_the_subcommands(name: str) -> None:
             "quota": {"show", "set"},
         }[name]
     )
+
+
+def offered(*words: str) -> set[str]:
+    from click.shell_completion import ShellComplete
+
+    from roadworthy.cli import cli
+
+    *before, last = words
+    return {one.value for one in ShellComplete(cli, {}, "roadworthy", "_X").get_completions(before, last)}
+
+
+def test_completion_offers_the_gateways_own_tenants_keys_and_engines(
+    here: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = as_json("keys", "create", "acme")["key"]["id"]
+    gone = as_json("keys", "create", "beta")["key"]["id"]
+    as_json("keys", "revoke", gone)
+    assert offered("tenants", "edit", "") == {"acme", "beta"}
+    assert offered("quota", "set", "b") == {"beta"}
+    assert offered("keys", "revoke", "") == {made}
+    assert offered("drain", "") == {ENGINE}
+    monkeypatch.delenv("ROADWORTHY_ADMIN")
+    assert offered("tenants", "edit", "--admin", here.url, "a") == {"acme"}
+    assert offered("tenants", "edit", "") == set()  # no gateway is named
+    monkeypatch.setenv("ROADWORTHY_ADMIN", here.url)
+    monkeypatch.setenv("ROADWORTHY_ADMIN_KEY", "another-key-that-opens-nothing")
+    assert offered("tenants", "edit", "") == set()
