@@ -6,6 +6,7 @@ import pytest
 
 from roadworthy.advise.objectives import DEFAULT_ACCEPTANCE
 from roadworthy.advise.verdict import SlaReport, judge
+from roadworthy.core.latency import LatencySummary
 from roadworthy.spec.values import Sla
 from support.records import record, steady
 
@@ -190,3 +191,23 @@ def test_a_load_generator_out_of_descriptors_is_no_fault_of_the_service() -> Non
     report = judge(records, Sla(success_ratio=1.0))
     assert report.verdict == "undecided"
     assert report.reason.startswith("client healthy: 1 requests failed in the load generator itself")
+
+
+def test_a_load_generator_that_read_late_decides_nothing() -> None:
+    late = LatencySummary.of([0.001] * 90 + [0.2] * 10)
+    report = judge(steady(1200), STRICT, asked_rate_per_s=16.0, client_lag=late)
+    assert report.verdict == "undecided"
+    assert report.reason.startswith("client healthy: the load generator's loop was 200 ms late")
+
+
+def test_a_load_generator_that_stood_still_decides_nothing() -> None:
+    report = judge(steady(1200), STRICT, asked_rate_per_s=16.0, stalls_s=(3.0, 7.5))
+    assert report.verdict == "undecided"
+    assert "stood still 2 times, for up to 7.5 s" in report.reason
+
+
+def test_a_prompt_load_generator_says_how_late_it_was() -> None:
+    report = judge(steady(1200), STRICT, asked_rate_per_s=16.0, client_lag=LatencySummary.of([0.002] * 100))
+    passed, why = gate(report, "client healthy")
+    assert passed is True
+    assert "reads P99 2 ms" in why
