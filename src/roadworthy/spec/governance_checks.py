@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from roadworthy.spec.governance_values import Rule
 
 _RULES = "governance.rules"
+_TABLES = ("sqlite", "postgresql", "postgres")
+_COUNTERS = ("redis", "rediss", "valkey", "valkeys", "unix", *_TABLES)
 
 
 def governance_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
@@ -23,6 +25,7 @@ def governance_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
             hint="one tenant cannot have more waiting than wait in all",
         )  # fmt: skip
     yield from _smtp(values)
+    yield from _stores(values)
     names: dict[str, int] = {}
     for index, rule in enumerate(values.get(_RULES, ())):
         path = f"{_RULES}[{index}]"
@@ -32,6 +35,18 @@ def governance_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
             )
         names.setdefault(rule.name, index)
         yield from _rule(path, rule, values)
+
+
+def _stores(values: Mapping[str, Any]) -> Iterator[Problem]:
+    for path, known, wanted in (
+        ("gateway.state_url", _TABLES, "sqlite:///FILE or postgresql://USER@HOST/DATABASE"),
+        ("gateway.shared_url", _COUNTERS, "redis://HOST:PORT, valkey://HOST:PORT, postgresql://… or sqlite:///FILE"),
+    ):
+        url = values.get(path)
+        scheme = url.partition(":")[0] if url is not None else known[0]  # the rest may hold a password
+        if scheme.partition("+")[0] not in known:
+            hint = "counters belong under gateway.shared_url" if scheme in _COUNTERS else ""
+            yield Problem(path=path, seen=f"a {scheme} URL", wanted=wanted, hint=hint)
 
 
 def _smtp(values: Mapping[str, Any]) -> Iterator[Problem]:

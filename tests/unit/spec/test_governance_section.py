@@ -141,3 +141,31 @@ def test_a_webhook_never_appears_in_a_message() -> None:
 def test_a_tenants_key_may_be_trusted() -> None:
     deployment = load_text(HEAD + "tenants: [{id: a, key: sk-1, scopes: [trusted-caller]}]", source="x")
     assert deployment.tenants[0].scopes == ("trusted-caller",)
+
+
+@pytest.mark.parametrize(
+    ("key", "url"),
+    [
+        ("state_url", "sqlite:///state.db"),
+        ("state_url", "postgresql://u:p@db/name"),
+        ("shared_url", "valkey://cache:6379"),
+        ("shared_url", "postgresql://db/name"),
+    ],
+)
+def test_stores_that_are_known_are_taken(key: str, url: str) -> None:
+    assert getattr(load_text(HEAD + f"gateway: {{{key}: '{url}'}}", source="x").gateway, key) == url
+
+
+@pytest.mark.parametrize(
+    ("key", "url"),
+    [
+        ("state_url", "mysql://u:geheim@db/n"),
+        ("state_url", "redis://:geheim@c"),
+        ("shared_url", "memcached://:geheim@c"),
+    ],
+)
+def test_a_store_of_another_kind_is_named_without_its_password(key: str, url: str) -> None:
+    found = problems(f"gateway: {{{key}: '{url}'}}")[f"gateway.{key}"]
+    assert url.partition(":")[0] in found.seen
+    assert "geheim" not in str(found)
+    assert ("shared_url" in found.hint) == url.startswith("redis")
