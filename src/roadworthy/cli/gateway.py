@@ -76,6 +76,7 @@ def command(
     stores = open_stores(config, say=say)
     with claimed(ready_file), asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_Service(config, document, options, stores, ready_file=ready_file, drain_s=drain_s).run())
+    stores.close()
 
 
 class _Service:

@@ -43,6 +43,7 @@ class Options:
             workers=self.workers,
         )
         folder = document_folder(self.spec)
+        shape, replica = shape_of(deployment, base=folder)
         config = replace(
             config,
             admin_host=self.admin_host,
@@ -50,7 +51,8 @@ class Options:
             tls=_tls_beside(folder, config.tls),
             state_url=state_url_beside(folder, config.state_url),
             shared_url=state_url_beside(folder, config.shared_url),
-            shape=shape_of(deployment, base=folder),
+            shape=shape,
+            replica=replica,
         )
         divided(config, 0)  # limits that cannot be divided are refused before any worker starts
         return config

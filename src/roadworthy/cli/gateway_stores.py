@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from roadworthy.adapters.alerts import alerts_of
 from roadworthy.gateway.admin.access import ADMIN_KEY_VARIABLE
 from roadworthy.gateway.principal import PEPPER_VARIABLE, pepper_of
 from roadworthy.gateway.stores import Stores
@@ -18,12 +19,16 @@ from roadworthy.gateway.stores import Stores
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from roadworthy.adapters.alerts import Alerts
     from roadworthy.adapters.state.state import State
     from roadworthy.gateway.billing import Ledger
     from roadworthy.gateway.config import GatewayConfig
     from roadworthy.gateway.stores import SharedMeter
+    from roadworthy.route.govern.values import Alert
 
 SQLITE = "sqlite:///"
+LAST_ALERTS_S = 5.0
+"""How long a stopping gateway waits for its last alerts to be delivered."""
 
 
 def open_stores(
@@ -37,14 +42,15 @@ def open_stores(
         Temporary: the database cannot be reached or written.
     """
     admin_key = environ.get(ADMIN_KEY_VARIABLE)
+    alerts = alerts_of(config.governance.alert, environ, deployment=config.name, say=say)
     if config.state_url is None:
-        return _stores(config, None, say, admin_key=admin_key)
+        return _stores(config, None, say, admin_key=admin_key, alerts=alerts)
     from roadworthy.adapters.state.state import open_state
 
     state = open_state(config.state_url)
     # stored keys must outlive a change of the document's, of which the pepper is made where nothing is stored
     pepper = pepper_of((), environ) if environ.get(PEPPER_VARIABLE) else state.secret("pepper")
-    return _stores(config, state, say, pepper=pepper, admin_key=admin_key)
+    return _stores(config, state, say, pepper=pepper, admin_key=admin_key, alerts=alerts)
 
 
 def worker_stores(config: GatewayConfig, *, say: Callable[[str], None]) -> Stores:
@@ -59,6 +65,7 @@ def _stores(
     *,
     pepper: bytes | None = None,
     admin_key: str | None = None,
+    alerts: Alerts | None = None,
 ) -> Stores:
     state_url, meter_url = config.state_url, config.meter_url
     tokens_of_day = None
@@ -82,6 +89,16 @@ def _stores(
         assert meter_url is not None
         return await open_meter(meter_url, ttl_s=config.governance.lease_ttl_s, tokens_of_day=tokens_of_day, say=say)
 
+    def alert(one: Alert, worker: str) -> None:
+        if alerts is not None:
+            alerts.send(one, worker=worker)
+
+    def close() -> None:
+        if alerts is not None:
+            alerts.close(LAST_ALERTS_S)
+        if state is not None:
+            state.close()
+
     return Stores(
         ledger=ledger if folder is not None else None,
         write_ledger=state.write_ledger if state is not None else None,
@@ -91,6 +108,8 @@ def _stores(
         registry=state,
         pepper=pepper,
         admin_key=admin_key,
+        alert=alert,
+        close=close,
         say=say,
     )
 

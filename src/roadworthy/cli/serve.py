@@ -34,6 +34,7 @@ from roadworthy.cli.tenant_keys import with_keys
 from roadworthy.core.errors import RoadworthyError, Unsupported
 from roadworthy.gateway.config import GatewayConfig
 from roadworthy.gateway.service import Gateway
+from roadworthy.route.govern.advice import ReplicaSize
 from roadworthy.route.govern.footprint import BlockShape
 
 if TYPE_CHECKING:
@@ -94,10 +95,12 @@ def serve(planned: Planned, options: ServeOptions) -> None:
             state_url=state_url_beside(folder, config.state_url),
             shared_url=state_url_beside(folder, config.shared_url),
             shape=BlockShape.planned(planned.best().cache),
+            replica=ReplicaSize.planned(planned.best()),
         )
         stores = open_stores(config, say=say)
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(_Service(planned, options, config, stores, commands, tenants).run())
+        stores.close()
 
 
 def with_generated_keys(

@@ -17,6 +17,7 @@ from roadworthy.spec.governance_values import GovernanceSpec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from roadworthy.route.govern.advice import ReplicaSize
     from roadworthy.route.govern.footprint import BlockShape
     from roadworthy.spec.governance_values import Billing
     from roadworthy.spec.values import Deployment, Tenant
@@ -27,6 +28,7 @@ class GatewayConfig:
     """Where to listen, what to relay to, and for whom.
 
     Args:
+        name: of the deployment, for alerts.
         endpoints: engines' URLs, at least one; they need not answer yet.
         kv_events: where engines publish their KV cache events, by engine URL.
         tenants: with their keys filled in; empty means open access.
@@ -45,6 +47,7 @@ class GatewayConfig:
         shared_url: where limits are counted that several processes share; None counts them in each.
         engine_priority: engines schedule by priority, so each request tells them its own.
         shape: of KV blocks and state of the model, from the document's plan; None where engines tell what they can.
+        replica: what one more would add, from the plan; advice on quotas names replicas by it.
     """
 
     endpoints: tuple[str, ...]
@@ -69,7 +72,9 @@ class GatewayConfig:
     state_url: str | None = None
     shared_url: str | None = None
     engine_priority: bool = False
+    name: str = ""
     shape: BlockShape | None = None
+    replica: ReplicaSize | None = None
 
     def __post_init__(self) -> None:
         if not self.endpoints:
@@ -107,6 +112,7 @@ class GatewayConfig:
         spec = deployment.gateway
         named = deployment.engine.endpoints
         return cls(
+            name=deployment.name,
             endpoints=tuple(endpoints) if endpoints is not None else tuple(one.url for one in named),
             kv_events=tuple((one.url, one.kv_events) for one in named if one.kv_events) if endpoints is None else (),
             tenants=tuple(tenants),

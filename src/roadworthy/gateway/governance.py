@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from roadworthy.route.govern.governor import Governor
     from roadworthy.route.govern.meter import LocalMeter
     from roadworthy.route.govern.permit import HeldPermit
+    from roadworthy.route.govern.settings import GovernSettings
     from roadworthy.route.govern.values import Ending, Grant, QueueDepth, Treatment, TurnedAway
     from roadworthy.route.values import RouteRequest
     from roadworthy.spec.values import Tenant
@@ -309,6 +310,11 @@ class Governance:
         for at in range(len(unlimited.adopted), unlimited.in_flight):
             nothing = Charge(tenant_id=tenant_id, model="", prompt_tokens=0, output_tokens=0, blocks=0)
             unlimited.adopted.append(self._local.acquire(_UNBOUNDED, nothing, f"adopted-{at}", now_s))
+
+    def set_settings(self, settings: GovernSettings) -> None:
+        """Queue, reserve and rules are these from now on."""
+        self.governor.set_settings(settings)
+        self._ways.clear()
 
     def capacity(self, blocks: int | None, slots: int | None) -> None:
         """The room of the engines that can be used now; None is no bound."""

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from roadworthy.gateway.governed_metrics import Governed, families
 from roadworthy.gateway.tally import DURATION_BUCKETS_S, TOKEN_BUCKETS_S, TTFT_BUCKETS_S, WAIT_BUCKETS_S
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class Snapshot:
     engine_gauges: Mapping[str, Mapping[str, float]]
     gauges: Mapping[str, float]
     counters: Mapping[str, int]
+    governed: Governed
 
 
 def snapshot(
@@ -69,6 +71,7 @@ def snapshot(
     engine_gauges: Mapping[str, Mapping[str, float]],
     gauges: Mapping[str, float],
     counters: Mapping[str, int],
+    governed: Governed | None = None,
 ) -> Snapshot:
     """The tally's numbers, copied."""
     tally.fold()
@@ -89,6 +92,7 @@ def snapshot(
         engine_gauges=engine_gauges,
         gauges=gauges,
         counters=counters,
+        governed=governed or Governed(),
     )  # fmt: skip
 
 
@@ -138,6 +142,7 @@ class _Families(Collector):
             for url, value in self._taken.engine_gauges[name].items():
                 gauge.add_metric([*self._values, url], value)
             yield gauge
+        yield from families(self._taken.governed, PREFIX, self._names, self._values)
 
     def _counter(self, name: str, text: str, *labels: str) -> CounterMetricFamily:
         return CounterMetricFamily(PREFIX + name, text, labels=[*self._names, *labels])

@@ -14,6 +14,7 @@ from roadworthy.gateway.admin.app import admin_app
 from roadworthy.gateway.admin.server import AdminServer
 from roadworthy.gateway.data.plane import DataPlane
 from roadworthy.gateway.endpoints import Endpoint
+from roadworthy.gateway.governed_metrics import governed
 from roadworthy.gateway.kv_events import KvEvents
 from roadworthy.gateway.listen import listener, url_of
 from roadworthy.gateway.poller import Poller
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from roadworthy.gateway.admin.desk import Desk
     from roadworthy.gateway.admin.view import AdminView, GovernedView
     from roadworthy.gateway.config import GatewayConfig
+    from roadworthy.route.govern.values import Alert
     from roadworthy.route.keys import Change
     from roadworthy.spec.values import Tenant
 
@@ -291,6 +293,7 @@ class Gateway:
                 "spans_dropped": self._tracer.dropped if self._tracer is not None else 0,
                 "log_lines_dropped": self._log.dropped if self._log is not None else 0,
             },
+            governed=governed(self._tenancy, sorted({key[0] for key in self._tally.by_tenant})),
         )
 
     async def metrics_text(self, worker: str | None = None) -> bytes:
@@ -330,6 +333,10 @@ class Gateway:
     async def tenants_told(self, *, ask_shared: bool) -> list[dict[str, Any]]:
         """The same for ``gateway.tenants``, which adds up what several processes tell."""
         return await self._tenancy.view(self._tally, ask_shared=ask_shared)
+
+    def take_alerts(self) -> list[Alert]:
+        """Alerts since the last look, of a worker, for its supervisor to pass on."""
+        return self._tenancy.take_alerts()
 
     async def document_tenants(self) -> tuple[Tenant, ...]:
         """The tenants of the document in force, keys filled in."""

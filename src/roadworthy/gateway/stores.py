@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from roadworthy.gateway.admin.registry import Registry
     from roadworthy.gateway.billing import Ledger
+    from roadworthy.route.govern.values import Alert
     from roadworthy.route.ledger import LedgerRow
 
 
@@ -42,6 +43,8 @@ class Stores:
         registry: what administrators said of tenants and keys.
         pepper: the secret that its keys are digested under.
         admin_key: the first key of the admin API, out of the environment.
+        alert: hears of a quota that is nearly used up, and of the process that saw it; returns at once.
+        close: lets go of all of it; blocks.
         say: words for the operator.
     """
 
@@ -53,6 +56,8 @@ class Stores:
     registry: Registry | None = None
     pepper: bytes | None = field(default=None, repr=False)
     admin_key: str | None = field(default=None, repr=False)
+    alert: Callable[[Alert, str], object] = lambda _alert, _worker: None
+    close: Callable[[], None] = lambda: None
     say: Callable[[str], None] = lambda _: None
 
     def desk(self, pepper: bytes) -> Desk:

@@ -13,9 +13,11 @@ from roadworthy.core.errors import RoadworthyError, Temporary
 from roadworthy.gateway.billing import Billing, bill_left_behind
 from roadworthy.gateway.governance import Governance
 from roadworthy.gateway.journal import Journal
+from roadworthy.gateway.quota_watch import QuotaWatch
 from roadworthy.gateway.room import Room, room_of
 from roadworthy.gateway.shared_limits import SharedLimits
 from roadworthy.gateway.told import Told
+from roadworthy.route.govern.alerts import AlertWatch
 from roadworthy.route.govern.footprint import BlockShape
 from roadworthy.route.govern.governor import Governor
 from roadworthy.route.govern.meter import LocalMeter
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from roadworthy.gateway.endpoints import Endpoint
     from roadworthy.gateway.stores import Stores
     from roadworthy.gateway.tally import Tally
+    from roadworthy.route.govern.values import Alert
     from roadworthy.route.keys import Change
     from roadworthy.spec.governance_values import Billing as Counts
 
@@ -64,7 +67,15 @@ class Tenancy:
         )
         self.billing = self._billed(worker or "") if config.governance.ledger else None
         self._room = Room()
-        self._only = worker is None
+        self._only, self._first = worker is None, worker == "0"  # what all share one of them watches
+        self.alerts = 0
+        self._pending: list[Alert] = []  # of a worker, until its supervisor asks
+        watch = AlertWatch(
+            config.governance.alert,
+            replica=config.replica,
+            block_bytes=config.shape.block_bytes if config.shape is not None else None,
+        )
+        self._watch = QuotaWatch(watch, self.governance, self._local, book=lambda: self.book, tell=self._alerted)
 
     def _billed(self, worker: str) -> Billing | None:
         """What writes down each request; None where there is no ledger."""
@@ -109,7 +120,21 @@ class Tenancy:
         self.governance.tick(now_s)
         if self.billing is not None:
             self.billing.tick()
+        if self._shared is None or self._only or self._first:
+            self._watch.tick(now_s)
         self._look_at_room([one for one in engines if one.healthy and not one.draining])
+
+    def _alerted(self, alert: Alert) -> None:
+        self.alerts += 1
+        if self._only:
+            self._stores.alert(alert, "0")
+        else:
+            self._pending.append(alert)
+
+    def take_alerts(self) -> list[Alert]:
+        """Alerts since the last look, of a worker."""
+        pending, self._pending = self._pending, []
+        return pending
 
     def _look_at_room(self, usable: Sequence[Endpoint]) -> None:
         """What room there is at the engines that can be used now: this process's share of it."""
@@ -130,6 +155,7 @@ class Tenancy:
 
     async def stop(self) -> None:
         """After the last request: give back, write the last rows."""
+        self._watch.stop()
         if self._shared is not None:
             await self._shared.stop()
         if self.billing is not None:
@@ -146,6 +172,8 @@ class Tenancy:
 
     def take_over(self, config: GatewayConfig, book: TenantBook) -> None:
         """Another document is in force; ``book`` is ``book_for`` it."""
+        if config.govern != self._config.govern:
+            self.governance.set_settings(config.govern)
         self._config, self.book = config, book
         self.governance.set_tenants(book)
 
@@ -159,6 +187,10 @@ class Tenancy:
             self.governance.set_tenants(self.book)
 
     # what it tells
+
+    def held_here(self, tenant_id: str) -> Held | None:
+        """What a tenant holds where limits are counted in this process; None where they are not."""
+        return self._local.held(tenant_id, time.monotonic()) if self._shared is None else None
 
     async def view(self, tally: Tally, *, ask_shared: bool = True) -> list[dict[str, Any]]:
         """One tenant each, as ``tenants.finished`` reads it.

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from roadworthy.core.errors import RoadworthyError
+from roadworthy.gateway.quota_watch import alert_as_json
 from roadworthy.gateway.service import Gateway
 from roadworthy.gateway.stores import NO_STORES, Stores
 from roadworthy.gateway.told import from_json
@@ -101,6 +102,9 @@ class Worker:
 
     async def _on_tenants(self, message: dict[str, Any]) -> Any:
         return await self._running.tenants_told(ask_shared=message["ask_shared"])
+
+    async def _on_alerts(self, _: dict[str, Any]) -> Any:
+        return [alert_as_json(one) for one in self._running.take_alerts()]
 
     async def _on_requests(self, _: dict[str, Any]) -> Any:
         return await self._running.requests_view()

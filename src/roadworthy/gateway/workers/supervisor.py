@@ -12,6 +12,7 @@ from roadworthy.gateway.admin.app import admin_app
 from roadworthy.gateway.admin.server import AdminServer
 from roadworthy.gateway.listen import listener, url_of
 from roadworthy.gateway.principal import pepper_of
+from roadworthy.gateway.quota_watch import alert_from_json
 from roadworthy.gateway.status import DocumentStatus
 from roadworthy.gateway.stores import NO_STORES, Stores
 from roadworthy.gateway.tenancy import bill_the_dead
@@ -41,6 +42,8 @@ FIXED = ("host", "port", "admin_host", "admin_port", "workers")
 
 TOLD_BY_ALL = ("status", "metrics", "requests", "tenants")
 """What those are asked too that finish their streams."""
+
+ALERTS_EVERY_S = 5.0
 
 ANSWER_S = 5.0
 """How long a worker may take to tell of itself; one that is busier is left out of that answer."""
@@ -123,6 +126,7 @@ class Supervisor:
             await asyncio.gather(*(self._start_worker(index) for index in range(config.workers)))
             self._admin = AdminServer(admin_app(lambda: self, self._desk), self._admin_socket)
             await self._admin.start()
+            self._spawn(self._pass_alerts_on())
         except BaseException:
             await self.stop(0.0)
             raise
@@ -145,6 +149,7 @@ class Supervisor:
         before = LocalWorker(gateway)
         self._retiring.add(before)
         self._spawn(self._retire(before))
+        self._spawn(self._pass_alerts_on())
         self._say("upgraded: a new worker serves, this process finishes its streams and looks after it")
         return True
 
@@ -289,6 +294,14 @@ class Supervisor:
             return {"ready": False, "draining": self._stopping, "endpoints": [], "tenants": [], "workers": []}
         document = {name: getattr(self._status, name) for name in ("loaded_at_s", "reloads", "refused", "problem")}
         return {**merged_status([one for _, one in told]), "document": document, "workers": workers}
+
+    async def _pass_alerts_on(self) -> None:
+        """Workers see quotas that are nearly used up; people are told from here."""
+        while True:
+            await asyncio.sleep(ALERTS_EVERY_S)
+            for worker, alerts in await self._ask_all("alerts"):
+                for one in alerts:
+                    self._stores.alert(alert_from_json(one), str(worker.index))
 
     # tenants and keys
 
