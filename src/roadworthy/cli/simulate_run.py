@@ -181,6 +181,7 @@ def _trials(planned: Planned, asked: Asked) -> list[Trial]:
             seed=period.seed,
             traffic=variant.traffic if variant is not None else (),
             outages=variant.outages if variant is not None else (),
+            faults=variant.faults if variant is not None else (),
             governed=asked.governed,
         )
         for number in range(asked.seeds)

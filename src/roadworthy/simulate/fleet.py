@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 
 from roadworthy.simulate.counters import added
 from roadworthy.twin.engine import Engine
+from roadworthy.twin.faults import FaultyEngine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from roadworthy.simulate.outages import EngineFault
     from roadworthy.twin.config import TwinConfig
+    from roadworthy.twin.faults import Fault
     from roadworthy.twin.requests import EngineStats, Output, TwinRequest
     from roadworthy.twin.times import GapHistogram
 
@@ -26,6 +29,7 @@ class SimulatedEngine:
 
     __slots__ = (
         "_before",
+        "_faults",
         "_gaps_before",
         "at",
         "clock_s",
@@ -41,13 +45,14 @@ class SimulatedEngine:
         "waiting",
     )
 
-    def __init__(self, at: int, config: TwinConfig) -> None:
+    def __init__(self, at: int, config: TwinConfig, faults: Sequence[Fault] = ()) -> None:
         self.at = at
         self.url = engine_name(at)
         self.config = config
         self.models = frozenset(config.models)
         self.healthy, self.draining = True, False
         self.last_dispatch = 0
+        self._faults = tuple(faults)
         self._before: list[EngineStats] = []
         self._gaps_before: list[GapHistogram] = []
         self._start()
@@ -70,7 +75,7 @@ class SimulatedEngine:
         return [*self._gaps_before, self.twin.gaps]
 
     def _start(self) -> None:
-        self.twin = Engine(self.config)
+        self.twin = FaultyEngine(self.config, self._faults) if self._faults else Engine(self.config)
         self.clock_s = -math.inf
         self.in_flight = self.waiting = 0
         self.kv_usage_ratio = 0.0
@@ -102,10 +107,13 @@ class Fleet:
     engine's current one is void.
     """
 
-    def __init__(self, configs: Sequence[TwinConfig]) -> None:
+    def __init__(self, configs: Sequence[TwinConfig], faults: Sequence[EngineFault] = ()) -> None:
         if not configs:
             raise ValueError("no engine to simulate")
-        self.engines = tuple(SimulatedEngine(at, config) for at, config in enumerate(configs))
+        self.engines = tuple(
+            SimulatedEngine(at, config, [one.fault for one in faults if one.engine == at])
+            for at, config in enumerate(configs)
+        )
         self.by_url = {engine.url: engine for engine in self.engines}
         self._due: list[tuple[float, int, int]] = []
         self._tickets = [0] * len(self.engines)

@@ -1,12 +1,15 @@
-"""Engines that die and come back in the middle of a run."""
+"""Engines that die, or only get worse, in the middle of a run."""
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
+from typing import cast, get_args
 
 from roadworthy.core.errors import SpecError
 from roadworthy.core.units import parse_duration
+from roadworthy.twin.faults import Fault, FaultKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,11 +23,20 @@ class Outage:
 
     engine: int
     at_s: float
-    lasts_s: float = float("inf")
+    lasts_s: float = math.inf
 
     def __post_init__(self) -> None:
         if self.engine < 0 or not self.at_s >= 0 or not self.lasts_s > 0:
             raise ValueError(f"an outage of engine {self.engine} at {self.at_s} s for {self.lasts_s} s cannot be")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineFault:
+    """A fault (``twin.faults``) of the engine at place ``engine``. A crash is an :class:`Outage` here: the gateway has
+    a part in it."""
+
+    engine: int
+    fault: Fault
 
 
 _TEXT = re.compile(r"(?P<engine>\d+)@(?P<at>[^+]+)(?:\+(?P<lasts>.+))?")
@@ -43,7 +55,36 @@ def parse_outage(text: str) -> Outage:
         )
     try:
         at_s = parse_duration(match["at"])
-        lasts_s = float("inf") if match["lasts"] is None else parse_duration(match["lasts"])
+        lasts_s = math.inf if match["lasts"] is None else parse_duration(match["lasts"])
         return Outage(engine=int(match["engine"]), at_s=at_s, lasts_s=lasts_s)
     except ValueError as error:
         raise SpecError(f"outage {text!r}: {error}", hint="times are such as 90s, 10min or 1h") from error
+
+
+_FAULTS = tuple(kind for kind in get_args(FaultKind) if kind != "crash")
+_FAULT = re.compile(
+    r"(?P<kind>[a-z-]+):(?P<engine>\d+)@(?P<at>[^+*]+)(?:\+(?P<lasts>[^*]+))?(?:\*(?P<size>\d+(?:\.\d+)?))?"
+)
+
+
+def parse_fault(text: str) -> EngineFault:
+    """``KIND:ENGINE@WHEN[+LENGTH][*SIZE]`` such as ``slow:2@10min+5min*1.5``: for five minutes the steps of engine 2
+    take half as long again.
+
+    Raises:
+        SpecError: it is not of that form, or the kind is not known.
+    """
+    match = _FAULT.fullmatch(text.strip())
+    if match is None or match["kind"] not in _FAULTS:
+        raise SpecError(
+            f"fault {text!r} is not KIND:ENGINE@WHEN[+LENGTH][*SIZE]",
+            hint=f"such as slow:2@10min+5min*1.5; kinds: {', '.join(_FAULTS)}; for a crash say outage=2@10min+5min",
+        )
+    try:
+        from_s = parse_duration(match["at"])
+        until_s = math.inf if match["lasts"] is None else from_s + parse_duration(match["lasts"])
+        size = 1.0 if match["size"] is None else float(match["size"])
+        fault = Fault(kind=cast("FaultKind", match["kind"]), from_s=from_s, until_s=until_s, size=size)
+    except ValueError as error:
+        raise SpecError(f"fault {text!r}: {error}", hint="times are such as 90s, 10min or 1h") from error
+    return EngineFault(engine=int(match["engine"]), fault=fault)

@@ -33,7 +33,7 @@ from roadworthy.twin.requests import TwinRequest
 if TYPE_CHECKING:
     from roadworthy.advise.arrivals import PlannedRequest, Schedule
     from roadworthy.core.records import RequestRecord
-    from roadworthy.simulate.outages import Outage
+    from roadworthy.simulate.outages import EngineFault, Outage
     from roadworthy.spec.values import Deployment
     from roadworthy.twin.config import TwinConfig
     from roadworthy.twin.requests import EngineStats, Finished
@@ -93,6 +93,7 @@ def simulate(
     priorities: Mapping[str, int] | None = None,
     gate: Gate | None = None,
     outages: Sequence[Outage] = (),
+    faults: Sequence[EngineFault] = (),
     scrape_s: float | None = None,
     keep_gaps: bool = True,
     progress: Callable[[int], None] | None = None,
@@ -105,11 +106,12 @@ def simulate(
         priorities: engine priority by tenant, for the ``priority`` policy; a gate decides it otherwise.
         gate: governance; None lets everybody in.
         outages: engines that die and come back.
+        faults: engines that get worse, and perhaps better again.
         scrape_s: how often routing looks at what engines say of themselves; None: always as they are now.
         keep_gaps: keep the gaps between tokens of every request rather than their distribution alone.
         progress: hears how many requests have ended, at each end.
     """
-    fleet = Fleet(configs)
+    fleet = Fleet(configs, faults)
     run = _Run(
         fleet,
         Timetable(arrivals, outages=outages, scrape_s=scrape_s),

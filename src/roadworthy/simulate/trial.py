@@ -14,7 +14,7 @@ from roadworthy.simulate.what_if import ALL
 
 if TYPE_CHECKING:
     from roadworthy.route.settings import RoutingSettings
-    from roadworthy.simulate.outages import Outage
+    from roadworthy.simulate.outages import EngineFault, Outage
     from roadworthy.simulate.run import SimulatedRun
     from roadworthy.spec.values import Deployment, RequestProfile, Tenant
     from roadworthy.twin.config import TwinConfig
@@ -42,14 +42,15 @@ class Trial:
     seed: int
     traffic: tuple[tuple[str, float], ...] = ()
     outages: tuple[Outage, ...] = ()
+    faults: tuple[EngineFault, ...] = ()
     routing: RoutingSettings | None = None
     governed: bool = True
 
     def __post_init__(self) -> None:
-        for outage in self.outages:
-            if outage.engine >= len(self.configs):
+        for at in [*(outage.engine for outage in self.outages), *(fault.engine for fault in self.faults)]:
+            if at >= len(self.configs):
                 raise SpecError(
-                    f"outage of engine {outage.engine}: there are {len(self.configs)}, the first is 0",
+                    f"engine {at} cannot fail: there are {len(self.configs)}, the first is 0",
                     hint=f"name one of 0 to {len(self.configs) - 1}",
                 )
 
@@ -64,6 +65,7 @@ def run_trial(trial: Trial, progress: Callable[[int], None] | None = None) -> Si
         priorities={tenant.id: tenant.priority for tenant in deployment.tenants},
         gate=Governance(deployment, configs) if trial.governed and deployment.tenants else None,
         outages=trial.outages,
+        faults=trial.faults,
         scrape_s=SCRAPE_S,
         keep_gaps=trial.requests * deployment.workload.output_tokens.p90 <= KEEP_GAPS_UP_TO,
         progress=progress,

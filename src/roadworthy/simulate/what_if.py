@@ -2,8 +2,8 @@
 
 A key is a key of the document by its dotted path; an entry of a list is found by its place or by its name:
 ``workload.rate=24/s``, ``tenants[2].weight=3``, ``tenants.legal.weight=3``. ``x2`` multiplies what the document says.
-Two keys are not the document's: ``traffic=x2`` and ``traffic.TENANT=x2`` scale what all or one of the tenants ask for,
-and ``outage=2@10min+5min`` takes an engine away (``simulate.outages``).
+Some keys are not the document's: ``traffic=x2`` and ``traffic.TENANT=x2`` scale what all or one of the tenants ask for,
+``outage=2@10min+5min`` takes an engine away, and ``fault=slow:2@10min*1.5`` makes one worse (``simulate.outages``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from roadworthy.core.errors import SpecError
-from roadworthy.simulate.outages import Outage, parse_outage
+from roadworthy.simulate.outages import EngineFault, Outage, parse_fault, parse_outage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -45,6 +45,7 @@ class Variant:
     changes: tuple[tuple[str, str], ...] = ()
     traffic: tuple[tuple[str, float], ...] = ()
     outages: tuple[Outage, ...] = ()
+    faults: tuple[EngineFault, ...] = ()
 
     @property
     def replans(self) -> bool:
@@ -62,6 +63,7 @@ def parse_variant(text: str) -> Variant:
     changes: list[tuple[str, str]] = []
     traffic: list[tuple[str, float]] = []
     outages: list[Outage] = []
+    faults: list[EngineFault] = []
     pairs = _NEXT_PAIR.split(text.strip())
     for pair in pairs:
         match = _PAIR.fullmatch(pair)
@@ -70,11 +72,19 @@ def parse_variant(text: str) -> Variant:
         key, value = match["key"], match["value"].strip()
         if key == "outage":
             outages.append(parse_outage(value))
+        elif key == "fault":
+            faults.append(parse_fault(value))
         elif key == "traffic" or key.startswith("traffic."):
             traffic.append((key.partition(".")[2] or ALL, _factor(key, value)))
         else:
             changes.append((key, value))
-    return Variant(name=" ".join(pairs), changes=tuple(changes), traffic=tuple(traffic), outages=tuple(outages))
+    return Variant(
+        name=" ".join(pairs),
+        changes=tuple(changes),
+        traffic=tuple(traffic),
+        outages=tuple(outages),
+        faults=tuple(faults),
+    )
 
 
 def changed(document: Mapping[str, Any], variant: Variant, read: Callable[[str], Any]) -> dict[str, Any]:

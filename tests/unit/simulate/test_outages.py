@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from roadworthy.advise.arrivals import Arrivals
-from roadworthy.simulate.outages import Outage
+from roadworthy.core.errors import SpecError
+from roadworthy.simulate.outages import Outage, parse_fault
 from roadworthy.simulate.run import SimulatedRun, simulate
 from roadworthy.spec.values import Quantiles, RequestProfile
 from support.twin import config, step_time
@@ -69,3 +70,30 @@ def test_an_outage_that_cannot_be_is_refused() -> None:
         Outage(engine=-1, at_s=0.0)
     with pytest.raises(ValueError, match="cannot be"):
         Outage(engine=0, at_s=float("nan"))
+
+
+def test_a_slow_engine_is_slow_for_as_long_as_it_is_said() -> None:
+    fault = parse_fault("slow:0@10s+10s*5")
+    calm = simulate([config(max_num_seqs=64)], Arrivals(LOAD, seed=4, duration_s=40.0))
+    slow = simulate([config(max_num_seqs=64)], Arrivals(LOAD, seed=4, duration_s=40.0), faults=[fault])
+
+    def tpots_s(run: SimulatedRun, from_s: float, to_s: float) -> list[float]:
+        return [record.tpot_s or 0.0 for record in run.records if from_s < record.t_sched_s and record.t_last_s < to_s]
+
+    assert tpots_s(slow, 0.0, 10.0) == pytest.approx(tpots_s(calm, 0.0, 10.0))
+    assert min(tpots_s(slow, 10.0, 20.0)) == pytest.approx(5 * min(tpots_s(calm, 10.0, 20.0)), rel=0.01)
+
+
+def test_an_engine_that_refuses_sends_requests_to_the_others() -> None:
+    result = simulate(
+        [config(max_num_seqs=64)] * 2,
+        Arrivals(LOAD, seed=4, duration_s=20.0),
+        faults=[parse_fault("refuse:0@0s*1")],
+    )
+    assert all(record.ok and record.engine == "engine-1" for record in result.records)
+
+
+@pytest.mark.parametrize("text", ["crash:0@1s", "slow:0", "slow:0@1s*0.5", "slow:0@1s+0s", "melt:0@1s", "slow:x@1s"])
+def test_a_fault_that_cannot_be_is_said(text: str) -> None:
+    with pytest.raises(SpecError, match="fault"):
+        parse_fault(text)
