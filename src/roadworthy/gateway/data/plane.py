@@ -22,7 +22,7 @@ from roadworthy.gateway.data.response_ids import ResponseIds
 from roadworthy.gateway.data.routes import ROUTES, STORED, STORED_ROUTES
 from roadworthy.gateway.data.work import Work
 from roadworthy.gateway.principal import Principal
-from roadworthy.route.admit import check_model
+from roadworthy.route.govern.seats import may_use
 from roadworthy.route.state import RoutingState
 
 if TYPE_CHECKING:
@@ -296,13 +296,7 @@ class DataPlane:
         for endpoint in self.endpoint_list:
             for card in endpoint.model_cards:
                 cards.setdefault(str(card["id"]), card)
-        allowed = []
-        for name, card in cards.items():
-            try:
-                check_model(tenant, name)
-            except Refused:
-                continue
-            allowed.append(card)
+        allowed = [card for name, card in cards.items() if may_use(tenant, name)]
         return json.dumps({"object": "list", "data": allowed}, separators=(",", ":")).encode()
 
     def own_headers(self, outcome: str, model: str, why: str = "") -> bytes:
