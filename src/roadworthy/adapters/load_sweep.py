@@ -11,7 +11,7 @@ from roadworthy.adapters.event_loop import loop_factory
 from roadworthy.adapters.load_meter import Watcher, stop_on_signals
 from roadworthy.adapters.load_run import BenchRun, ask_target, drive_once
 from roadworthy.advise.gates import MAX_CLIENT_CPU_RATIO
-from roadworthy.bench.sweep import Decision, Outcome, RateSearch, decide, surely_missed
+from roadworthy.bench.sweep import Decision, Outcome, RateSearch, decide, settled, surely_missed
 
 if TYPE_CHECKING:
     from roadworthy.adapters.load_request import BenchRequest
@@ -143,7 +143,7 @@ async def _decided(request: BenchRequest, sla: Sla, target: Target, stop: asynci
         await lost.close()
         after_s = max((record.t_last_s for record in pooled), default=0.0)
         pooled += [_later(record, after_s) for record in run.drive.records]
-        decision = decide(pooled, sla)
+        decision = settled(decide(pooled, sla), run.steady)
         kept_up = next((gate for gate in run.report.gates if gate.name == "asked rate"), None)
         if decision.outcome != "missed" and kept_up is not None and kept_up.passed is False:
             decision = Decision(outcome="missed", why=f"asked rate: {kept_up.why}")

@@ -18,6 +18,7 @@ from roadworthy.advise.intervals import Blocks, share_interval
 from roadworthy.advise.objectives import meets_limits
 
 if TYPE_CHECKING:
+    from roadworthy.advise.steady import SteadyState
     from roadworthy.core.records import RequestRecord
     from roadworthy.spec.values import Sla
 
@@ -30,6 +31,9 @@ LEAST_REQUESTS = 100
 """Of one load: three of them prove a P99 when every request keeps the limit, fewer never could."""
 MOST_HALVINGS = 6
 """Below a 64th of the first rate nobody looks: each halving takes twice as long."""
+
+MOST_DRIFT_RATIO = 0.10
+"""Rise of latencies from the first half of a load to its second above which it is not called sustained."""
 
 Outcome = Literal["met", "missed", "unsure"]
 
@@ -80,6 +84,17 @@ def decide(records: Sequence[RequestRecord], sla: Sla) -> Decision:
             return Decision(outcome=outcome, why=worst.why)
     closest = max(claims, key=lambda claim: claim.high - claim.allowed_ratio)
     return Decision(outcome="met", why=closest.why)
+
+
+def settled(decision: Decision, steady: SteadyState) -> Decision:
+    """``decision``, but that a load whose latencies still climb at its end is not shown to be met: its queue grows, and
+    a longer load would miss."""
+    drift = steady.drift_ratio or 0.0
+    if decision.outcome != "met" or steady.steady is not False or drift < MOST_DRIFT_RATIO:
+        return decision
+    return Decision(
+        outcome="unsure", why=f"within the limits, but latencies rose by {drift:.0%} from first to second half"
+    )
 
 
 def claims_of(records: Sequence[RequestRecord], sla: Sla) -> tuple[Claim, ...]:

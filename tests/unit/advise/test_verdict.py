@@ -203,7 +203,7 @@ def test_a_load_generator_that_read_late_decides_nothing() -> None:
 def test_a_load_generator_that_stood_still_decides_nothing() -> None:
     report = judge(steady(1200), STRICT, asked_rate_per_s=16.0, stalls_s=(3.0, 7.5))
     assert report.verdict == "undecided"
-    assert "stood still 2 times, for up to 7.5 s" in report.reason
+    assert "stood still 2 times, for up to 7.50 s" in report.reason
 
 
 def test_a_prompt_load_generator_says_how_late_it_was() -> None:

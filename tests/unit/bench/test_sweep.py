@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from roadworthy.advise.intervals import Blocks
+from roadworthy.advise.steady import SteadyState
 from roadworthy.bench.sweep import (
     EARLY_REQUESTS,
     MOST_STEPS,
@@ -17,6 +19,7 @@ from roadworthy.bench.sweep import (
     claims_of,
     decide,
     design_effect,
+    settled,
     surely_missed,
 )
 from roadworthy.spec.values import Sla
@@ -117,6 +120,19 @@ def test_a_lost_step_is_ended_early_but_not_on_its_first_requests() -> None:
 def test_one_failure_ends_a_step_where_none_may_be() -> None:
     assert surely_missed([record(0.0, ok=False)], SLA)
     assert not surely_missed([record(0.0, ok=False)], Sla(ttft_p99_s=0.25, success_ratio=0.9))
+
+
+def test_a_load_whose_latencies_climb_to_its_end_is_not_sustained() -> None:
+    met = decide(steady(500), SLA)
+    climbing = SteadyState(from_s=0.0, requests=0, drift_ratio=0.4, steady=False)
+    falling = replace(climbing, drift_ratio=-0.4)
+    level = replace(climbing, drift_ratio=0.4, steady=True)
+    assert met.outcome == "met"
+    assert settled(met, climbing).outcome == "unsure"
+    assert "rose by 40%" in settled(met, climbing).why
+    assert settled(met, falling) == settled(met, level) == met
+    missed = decide(steady(500, ttft_s=0.9), SLA)
+    assert settled(missed, climbing) == missed
 
 
 def test_nothing_ended_decides_nothing() -> None:
