@@ -245,7 +245,8 @@ TENANT = Section(
             key="kv_quota",
             attribute="kv_quota_bytes",
             value=kinds.size(),
-            doc="Most KV cache its requests hold at once over all engines.",
+            doc="KV cache its requests hold at once over all engines, as predicted. What is beyond is not refused: it "
+            "borrows, at low class, while there is room.",
         ),
         Field(
             key="rpm",
@@ -280,7 +281,8 @@ TENANT = Section(
         Field(
             key="fallback",
             attribute="fallback",
-            doc="Model it is given instead when the one asked for has no room.",
+            doc="Model that a business rule may give it instead of the one it asks for (`action: degrade`); without one "
+            "it always gets what it asks for, or a refusal.",
             value=kinds.text("a model name without spaces", r"[^\s]+", example="small-model"),
         ),
         Field(
