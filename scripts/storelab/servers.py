@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import shutil
 import signal
@@ -19,8 +18,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 START_LIMIT_S = 30.0
-_LIBC = ctypes.CDLL(None)
-_PR_SET_PDEATHSIG = 1
+_LEASH = ("setpriv", "--pdeathsig", "KILL")
+"""A run that is cut off, by pytest's own time limit too, leaves no server behind."""
 
 
 class NotInstalled(Exception):
@@ -41,10 +40,10 @@ class Server:
 
     def start(self) -> None:
         with (self.folder / "server.log").open("ab") as log:
+            leash = _LEASH if shutil.which(_LEASH[0]) else ()
             self.process = subprocess.Popen(
-                self.command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.folder, user=self.user,
+                [*leash, *self.command], stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.folder, user=self.user,
                 group=self.user, extra_groups=[] if self.user else None, start_new_session=True,
-                preexec_fn=_end_with_parent,
             )  # fmt: skip
         deadline_s = time.monotonic() + START_LIMIT_S
         while not self._accepts():
@@ -96,11 +95,6 @@ class Server:
             self.process.wait(10)
         except subprocess.TimeoutExpired:
             self.kill()
-
-
-def _end_with_parent() -> None:
-    """A run that is cut off, by pytest's own time limit too, leaves no server behind."""
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _children(parent: int) -> list[int]:
