@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 import json
@@ -9,12 +10,12 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from roadworthy.core.errors import RoadworthyError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,16 +109,19 @@ def error_answer(error: AdminError, headers: Mapping[str, str] | None = None) ->
 
 def json_answer(value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """``value`` as JSON; what JSON cannot say (NaN, infinity) is null. Nobody may keep a copy."""
-    try:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    except ValueError:
-        text = json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return Response(
-        text.encode(errors="backslashreplace"),
+        _json(value).encode(errors="backslashreplace"),
         status_code=status,
         headers={"Cache-Control": "no-store", **(headers or {})},
         media_type="application/json",
     )
+
+
+def _json(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def _plain(value: Any) -> Any:
@@ -130,17 +134,46 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def csv_answer(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], *, name: str) -> Response:
-    """``rows`` as CSV (RFC 4180) under the name ``name``."""
-    out = io.StringIO()
-    writer = csv.writer(out)
-    writer.writerow(columns)
-    writer.writerows([_cell(row.get(column)) for column in columns] for row in rows)
-    return Response(
-        out.getvalue().encode(errors="backslashreplace"),
-        headers={"Cache-Control": "no-store", "Content-Disposition": f'attachment; filename="{name}.csv"'},
-        media_type="text/csv",
-    )
+ROWS_AT_ONCE = 200
+"""Rows that are written out in one go: between them streams get their turn."""
+
+
+def rows_answer(value: Mapping[str, Any], name: str, rows: Sequence[Any], shown: Callable[[Any], Any]) -> Response:
+    """``value`` as JSON with ``rows``, each as ``shown`` has it, under ``name``; written out part by part."""
+
+    async def parts() -> AsyncIterator[bytes]:
+        head = _json(value)[:-1]
+        yield f"{head}{',' if len(head) > 1 else ''}{json.dumps(name)}:[".encode()
+        for start in range(0, len(rows), ROWS_AT_ONCE):
+            text = ",".join(_json(shown(row)) for row in rows[start : start + ROWS_AT_ONCE])
+            yield f"{',' if start else ''}{text}".encode(errors="backslashreplace")
+            await asyncio.sleep(0)
+        yield b"]}"
+
+    return StreamingResponse(parts(), headers={"Cache-Control": "no-store"}, media_type="application/json")
+
+
+def csv_answer(
+    rows: Sequence[Any], columns: Sequence[str], shown: Callable[[Any], Mapping[str, Any]], *, name: str
+) -> Response:
+    """``rows`` as CSV (RFC 4180) under the name ``name``, written out part by part."""
+
+    async def parts() -> AsyncIterator[bytes]:
+        out = io.StringIO()
+        writer = csv.writer(out)
+        writer.writerow(columns)
+        for start in range(0, len(rows), ROWS_AT_ONCE):
+            for row in rows[start : start + ROWS_AT_ONCE]:
+                told = shown(row)
+                writer.writerow([_cell(told.get(column)) for column in columns])
+            yield out.getvalue().encode(errors="backslashreplace")
+            out.seek(0)
+            out.truncate()
+            await asyncio.sleep(0)
+        yield out.getvalue().encode()
+
+    headers = {"Cache-Control": "no-store", "Content-Disposition": f'attachment; filename="{name}.csv"'}
+    return StreamingResponse(parts(), headers=headers, media_type="text/csv")
 
 
 def _cell(value: Any) -> Any:

@@ -228,8 +228,10 @@ class Desk:
         told = self.roster.apply(wanted.change.tenants, wanted.change.dropped, wanted.change.keys)
         try:
             await self._tell(told)
-        except SpecError as error:
+        except BaseException as error:
             undo()
+            if not isinstance(error, SpecError):
+                raise
             raise AdminError(
                 f"the gateway cannot put this into force: {error}", code="change_refused", hint=error.hint
             ) from error

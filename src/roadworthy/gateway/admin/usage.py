@@ -6,7 +6,7 @@ from dataclasses import asdict, is_dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from roadworthy.gateway.admin.answers import AdminError, csv_answer
+from roadworthy.gateway.admin.answers import AdminError, csv_answer, rows_answer
 from roadworthy.gateway.admin.operations import Operation, Parameter, wrong_parameter
 from roadworthy.gateway.admin.schemas import AUDIT_ROW, COUNT, LABEL, LEDGER_ROW, MODEL, TENANT_ID, TEXT, listed, ref
 from roadworthy.gateway.admin.texts import time_text
@@ -74,19 +74,22 @@ def _counts(counts: dict[str, int]) -> dict[str, int]:
 
 async def _usage(call: Call) -> Any:
     first, last = _days(call)
-    rows = await call.desk.read(
-        call.desk.registry.usage, since_day=str(first), until_day=str(last), tenant=call.given["tenant"],
-        model=call.given["model"],
-    )  # fmt: skip
-    if rows is None:
+    by, registry = call.given["by"], call.desk.registry
+
+    def read() -> list[dict[str, Any]] | None:
+        rows = registry.usage(
+            since_day=str(first), until_day=str(last), tenant=call.given["tenant"], model=call.given["model"]
+        )
+        return None if rows is None else summed(rows, by)
+
+    found = await call.desk.read(read)
+    if found is None:
         raise _no_ledger()
-    by = call.given["by"]
-    found = summed(rows, by)
     if call.given["format"] == "csv":
         columns = [*(_NAMES if by == "all" else (by,)), *_COUNTS, "total_tokens"]
-        return csv_answer(found, columns, name=f"usage-{first}-{last}")
+        return csv_answer(found, columns, dict, name=f"usage-{first}-{last}")
     totals = _counts({name: sum(row[name] for row in found) for name in _COUNTS})
-    return {"from": str(first), "to": str(last), "by": by, "rows": found, "totals": totals}
+    return rows_answer({"from": str(first), "to": str(last), "by": by, "totals": totals}, "rows", found, dict)
 
 
 async def _ledger(call: Call) -> Any:
@@ -99,10 +102,10 @@ async def _ledger(call: Call) -> Any:
     )  # fmt: skip
     if rows is None:
         raise _no_ledger()
-    found = [_ledger_json(row) for row in rows]
     if call.given["format"] == "csv":
-        return csv_answer(found, tuple(LEDGER_ROW["properties"]), name=f"ledger-{first}-{last}")
-    return {"rows": found, "next": found[-1]["request_id"] if len(found) == limit else None}
+        return csv_answer(rows, tuple(LEDGER_ROW["properties"]), _ledger_json, name=f"ledger-{first}-{last}")
+    last_id = _ledger_json(rows[-1])["request_id"] if len(rows) == limit else None
+    return rows_answer({"next": last_id}, "rows", rows, _ledger_json)
 
 
 def _midnight_s(day: date) -> float:

@@ -159,3 +159,18 @@ def test_the_audit_goes_on_where_it_stopped_and_keeps_to_a_subject() -> None:
             assert seen == [5, 4, 3, 2, 1]
 
     asyncio.run(test())
+
+
+def test_thousands_of_rows_come_whole_and_in_parts() -> None:
+    async def test() -> None:
+        used = [replace(USED[1], tenant=f"t{index:05}") for index in range(1234)]
+        async with office(registry=FlakyRegistry(used=used)) as here, here.client() as admin:
+            answer = (await admin.get("/api/usage")).json()
+            assert [one["tenant"] for one in answer["rows"]] == [one.tenant for one in used]
+            assert answer["totals"]["requests"] == 1234
+            table = list(csv.DictReader(io.StringIO((await admin.get("/api/usage?format=csv")).text)))
+            assert [one["tenant"] for one in table] == [one.tenant for one in used]
+            assert (await admin.get("/api/usage?tenant=nobody")).json()["rows"] == []
+            assert len((await admin.get("/api/usage?tenant=nobody&format=csv")).text.splitlines()) == 1
+
+    asyncio.run(test())
