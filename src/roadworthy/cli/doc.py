@@ -11,10 +11,13 @@ import click
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     import numpy
     from numpy.typing import NDArray
 
+    from roadworthy.adapters.longdoc_read.ocr import Recogniser
+    from roadworthy.adapters.longdoc_read.pdf import PagesDone, Recognise
     from roadworthy.adapters.longdoc_store import DocumentStore
     from roadworthy.longdoc.search import Hit, Searcher
     from roadworthy.longdoc.values import Unit
@@ -47,8 +50,9 @@ def ingest(paths: tuple[Path, ...], home: Path | None, no_vectors: bool, as_json
     """Read documents into the store; what has not changed is not read again."""
     from roadworthy.cli.output import print_json
 
-    with _store(home) as store:
-        results = [_ingest(store, path, no_vectors=no_vectors) for path in _files(paths)]
+    with _store(home) as store, _recogniser(_home(home)) as recogniser:
+        recognise = recogniser.pages if recogniser is not None else None
+        results = [_ingest(store, path, no_vectors=no_vectors, recognise=recognise) for path in _files(paths)]
     if as_json:
         print_json({"documents": results})
     else:
@@ -57,6 +61,10 @@ def ingest(paths: tuple[Path, ...], home: Path | None, no_vectors: bool, as_json
                 f"{one['document']}: {one.get('error') or one['outcome']}"
                 + (f", {one['units']} units" if "units" in one else "")
             )
+            for note in one.get("notes", ()):  # type: ignore[attr-defined]
+                click.echo(f"  {note}")
+            if one.get("hint"):
+                click.echo(f"  hint: {one['hint']}")
     return 1 if any("error" in one for one in results) else 0
 
 
@@ -165,7 +173,16 @@ def _files(paths: Sequence[Path]) -> Iterator[Path]:
             yield path
 
 
-def _ingest(store: DocumentStore, path: Path, *, no_vectors: bool) -> dict[str, object]:
+def _recogniser(home: Path) -> AbstractContextManager[Recogniser | None]:
+    """OCR, where there is some."""
+    from contextlib import nullcontext
+
+    from roadworthy.adapters.longdoc_read.ocr import Recogniser, engines
+
+    return Recogniser(home / "cache" / "ocr") if engines() else nullcontext()
+
+
+def _ingest(store: DocumentStore, path: Path, *, no_vectors: bool, recognise: Recognise | None) -> dict[str, object]:
     from roadworthy.adapters import embeddings
     from roadworthy.adapters.longdoc_read.read import read_document
     from roadworthy.adapters.longdoc_read.values import UnreadableError
@@ -184,7 +201,7 @@ def _ingest(store: DocumentStore, path: Path, *, no_vectors: bool) -> dict[str, 
     if store.has(name, digest):
         return {"document": name, "outcome": "unchanged"}
     try:
-        read = read_document(data)
+        read = read_document(data, recognise=recognise, progress=_page_progress(name))
     except UnreadableError as error:
         return {"document": name, "error": str(error), "hint": error.hint}
     text = read.text
@@ -197,6 +214,17 @@ def _ingest(store: DocumentStore, path: Path, *, no_vectors: bool) -> dict[str, 
         "unread_pages": read.unread_pages, "units": len(units), "vectors": with_vectors,
         "notes": [*read.notes, *(note.message for note in notes)],
     }  # fmt: skip
+
+
+def _page_progress(name: str) -> PagesDone | None:
+    if not os.isatty(2):
+        return None
+
+    def show(done: int, pages: int) -> None:
+        if done % 10 == 0 or done == pages:
+            click.echo(f"\r{name}: {done:,} of {pages:,} pages" + ("\n" if done == pages else ""), err=True, nl=False)
+
+    return show
 
 
 def count_tokens(text: str) -> int:

@@ -38,6 +38,7 @@ _SPACES = re.compile(r"[ \t\xa0]+")
 _BETWEEN_SCRIPTS = re.compile(
     rf"(?<=[\u3400-\u9fff（）《》“”、，。；：])\ (?=[0-9A-Za-z{_HAN}])|(?<=[0-9A-Za-z])\ (?=[{_HAN}])"
 )
+_AFTER_NUMBER = re.compile(rf"^(第[{CHINESE}\d]+(?:编|分编|章|节|条)) (?=[\u3400-\u9fff])")
 _WIDE_SPACE = re.compile(r"\u3000 +| +\u3000")
 _PAGE_NUMBER = re.compile(
     r"^(?:[-–—·]?\s*(?:\d{1,4}|[ivxlc]{1,7}|[A-Z]{1,2}-?\d{1,3})\s*[-–—·]?"
@@ -118,6 +119,7 @@ def _tidy(line: str) -> str:
     """Single spaces, none between Chinese and figures, hyphens as they are meant."""
     line = _SPACES.sub(" ", line.replace("\x02", "\u00ad").replace("\x00", "")).strip()
     line = _WIDE_SPACE.sub("\u3000", line)
+    line = _AFTER_NUMBER.sub("\\1\u3000", line)
     line = re.sub("\u00ad(?=[^a-z])(?!$)", "-", line)  # non-Competition keeps its hyphen
     line = re.sub("\u00ad(?=[a-z])", "", line)
     return _BETWEEN_SCRIPTS.sub("", line)

@@ -19,7 +19,7 @@ def read_html(data: bytes) -> ReadDocument:
     from lxml import html
 
     try:
-        root = html.document_fromstring(data)
+        root = html.document_fromstring(data, parser=html.HTMLParser(huge_tree=True, encoding=_encoding(data)))
     except Exception as error:
         raise UnreadableError(f"not readable HTML: {error}") from error
     parts: list[str] = []
@@ -27,6 +27,15 @@ def read_html(data: bytes) -> ReadDocument:
     text = "".join(parts)
     lines = (" ".join(line.split()) for line in text.split("\n"))
     return ReadDocument(kind="html", text="\n\n".join(line for line in lines if line))
+
+
+def _encoding(data: bytes) -> str | None:
+    """UTF-8 where it is; else what the page says, or the parser guesses."""
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    return "utf-8"
 
 
 def _walk(root: Any, parts: list[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from roadworthy.adapters.longdoc_read.values import ReadDocument, UnreadableError
@@ -18,8 +18,8 @@ OCR_DPI = 200
 MOST_PIXELS = 40_000_000
 """Of a page as it is drawn for OCR; a larger one is drawn smaller."""
 
-Recognise = Callable[["Image"], str]
-"""Lines of print in a picture."""
+Recognise = Callable[[Iterable[tuple[int, "Image | None"]]], Iterator[tuple[int, str]]]
+"""Lines of print for each picture, in order (``ocr.Recogniser.pages``)."""
 
 PagesDone = Callable[[int, int], None]
 """Hears of pages done, of how many."""
@@ -110,8 +110,7 @@ def _recognised(
     if recognise is None:
         return found, list(scans)
     unread = []
-    for done, (number, picture) in enumerate(_pictures(document, scans), 1):
-        text = recognise(picture) if picture is not None else ""
+    for done, (number, text) in enumerate(recognise(_pictures(document, scans)), 1):
         if text.strip():
             found[number] = text
         else:

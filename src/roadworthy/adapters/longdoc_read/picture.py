@@ -27,10 +27,11 @@ def read_picture(data: bytes, recognise: Recognise | None) -> ReadDocument:
             picture = Image.open(io.BytesIO(data))
             if picture.width * picture.height > MOST_PIXELS:
                 raise UnreadableError(
-                    f"a picture of {picture.width} x {picture.height}", hint=f"up to {MOST_PIXELS:,} pixels are read"
+                    f"a picture of {picture.width} x {picture.height} pixels",
+                    hint=f"up to {MOST_PIXELS:,} pixels are read",
                 )
             grey = picture.convert("L")
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise UnreadableError(f"not a readable picture: {error}") from error
-    flow = flowing([recognise(grey)])
+    flow = flowing([text for _, text in recognise([(0, grey)])])
     return ReadDocument(kind="image", text=flow.text, page_starts=flow.page_starts, pages=1, ocr_pages=(1,))
