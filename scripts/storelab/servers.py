@@ -42,8 +42,8 @@ class Server:
         with (self.folder / "server.log").open("ab") as log:
             leash = _LEASH if shutil.which(_LEASH[0]) else ()
             self.process = subprocess.Popen(
-                [*leash, *self.command], stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.folder, user=self.user,
-                group=self.user, extra_groups=[] if self.user else None, start_new_session=True,
+                [*leash, *self.command], stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.folder,
+                user=self.user, group=self.user, extra_groups=[] if self.user else None, start_new_session=True,
             )  # fmt: skip
         deadline_s = time.monotonic() + START_LIMIT_S
         while not self._accepts():
