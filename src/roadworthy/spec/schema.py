@@ -281,8 +281,8 @@ TENANT = Section(
         Field(
             key="fallback",
             attribute="fallback",
-            doc="Model that a business rule may give it instead of the one it asks for (`action: degrade`); without one it "
-            "always gets what it asks for, or a refusal.",
+            doc="Model that a business rule may give it instead of the one it asks for (`action: degrade`). Without "
+            "one it always gets what it asks for, or a refusal.",
             value=kinds.text("a model name without spaces", r"[^\s]+", example="small-model"),
         ),
         Field(

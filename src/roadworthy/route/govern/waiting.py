@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections import deque
 from heapq import heapify, heappop, heappush
 from operator import attrgetter
@@ -38,6 +38,7 @@ class WaitingRoom:
         self.count = 0
         self._pool = pool
         self._classes: dict[int, FairClass] = {}
+        self._ladder: list[FairClass] = []  # every class there ever was, best first
         self._order: list[FairClass] = []
         self._ageing: deque[tuple[float, HeldPermit]] = deque()
         self._deadlines: list[tuple[float, int, HeldPermit]] = []
@@ -60,6 +61,7 @@ class WaitingRoom:
             fair = self._classes[rank] = FairClass(
                 rank, output_weight=settings.output_weight, charge_every_tokens=settings.charge_every_tokens
             )
+            insort(self._ladder, fair, key=_RANK)
         return fair
 
     def classes(self) -> tuple[FairClass, ...]:
@@ -129,17 +131,14 @@ class WaitingRoom:
         return permit
 
     def age(self, now_s: float) -> None:
-        """Move each request one class up that has waited for another ``ageing_s``."""
+        """Move each request one class up that has waited for another ``ageing_s``: to the next one in which something
+        waits, else to the next one there is, where nothing that comes later passes it any more."""
         ageing = self._ageing
         while ageing and ageing[0][0] <= now_s:
             _, permit = ageing.popleft()
             if not permit.waiting or permit.borrowed:
                 continue
-            above = None
-            for fair in self._order:
-                if fair.rank >= permit.fair.rank:
-                    break
-                above = fair
+            above = _above(self._order, permit.fair.rank) or _above(self._ladder, permit.fair.rank)
             if above is None:
                 self._ageing.append((now_s + self._ageing_s, permit))
             else:
@@ -223,3 +222,9 @@ class WaitingRoom:
         if not fair.count:
             self._order.remove(fair)
             self.best_rank = self._order[0].rank if self._order else _NOBODY
+
+
+def _above(classes: list[FairClass], rank: int) -> FairClass | None:
+    """The last of ``classes`` that is better than ``rank``."""
+    at = bisect_left(classes, rank, key=_RANK)
+    return classes[at - 1] if at else None

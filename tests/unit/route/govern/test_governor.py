@@ -207,6 +207,17 @@ def test_what_fits_passes_what_does_not_until_that_has_waited_for_long() -> None
     assert desk.leave("b1") == ["large"]
 
 
+def test_a_large_request_of_a_low_class_is_not_passed_for_ever_by_small_ones_of_a_better_one() -> None:
+    desk = Desk(A, B, blocks=10, queue=QueueSpec(ageing_s=30.0))
+    desk.ask("b0", "b", tokens=5)
+    assert desk.ask("large", "a", tokens=9, queue_class="low") is None
+    assert desk.ask("b1", "b", tokens=5) is not None
+    desk.now_s = 31.0
+    assert desk.leave("b0") == []
+    assert desk.ask("b2", "b", tokens=5) is None, "it has aged into this class, and has waited for long"
+    assert desk.leave("b1") == ["large"]
+
+
 def test_what_requests_share_is_room_for_one_more() -> None:
     """Three of 40 blocks, their prompts 30 of them each; the engine says that 50 are in use: 40 are shared."""
     desk = Desk(A, blocks=120)
