@@ -110,7 +110,7 @@ BATCHES = st.lists(
 )
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(batches=BATCHES)
 def test_sums_are_those_of_the_first_telling_of_every_request(state: State, batches: list[list[LedgerRow]]) -> None:
     from roadworthy.adapters.state.tables import daily, ledger

@@ -172,10 +172,10 @@ class LedgerWriter:
                 raise
             except Exception:
                 rejected = self._write_singly(self._ledger, batch)
-        except RoadworthyError as error:
+        except Exception as error:  # of any kind: a thread that ends would let rows wait for ever
             if not self._failing:
                 self._say(f"ledger: {error}; {len(self._rows)} rows wait")
-            self._failing = str(error)
+            self._failing = str(error) or type(error).__name__
             self._leave_ledger()  # the next try opens it anew: a file may have been replaced, tables be gone
             return False
         finally:

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from roadworthy.adapters.state.spool import SUFFIX, Spool
 from roadworthy.adapters.state.writer import MOST_ROWS, LedgerWriter
@@ -132,7 +134,7 @@ def test_a_state_that_cannot_be_opened_yet_is_tried_again() -> None:
     def opened() -> FakeLedger:
         tries.append(1)
         if len(tries) < 3:
-            raise Temporary("refused")
+            raise (Temporary("refused") if len(tries) == 1 else MemoryError)
         return ledger
 
     writer = LedgerWriter(opened)
@@ -247,3 +249,45 @@ def test_a_spool_without_a_place_to_write_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     with pytest.raises(Temporary, match="file/below"):
         Spool(tmp_path / "file" / "below").write(rows(1))
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.integers(0, 5)),
+        st.tuples(st.just("fail"), st.just(0)),
+        st.tuples(st.just("heal"), st.just(0)),
+        st.tuples(st.just("poison"), st.integers(0, 30)),
+        st.tuples(st.just("settle"), st.just(0)),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=STEPS)
+def test_whatever_the_store_does_every_row_is_billed_once_in_order_or_named(
+    steps: list[tuple[str, int]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    ledger, said, spool = FakeLedger(), [], tmp_path_factory.mktemp("spool")
+    writer = LedgerWriter(lambda: ledger, spool=Spool(spool), say=said.append)
+    put = 0
+    for step, number in steps:
+        if step == "put":
+            writer.put(rows(*range(put, put + number)))
+            put += number
+        elif step == "poison":
+            ledger.poison = ledger.poison | {f"r{number}"}
+        elif step == "settle" and not ledger.failing:
+            until(lambda: writer.waiting == 0)
+            assert writer.settled == put
+        else:
+            ledger.failing = "gone" if step == "fail" else ledger.failing if step == "settle" else ""
+    writer.close(0.0)
+    assert writer.waiting == 0
+    assert writer.settled == put
+    ledger.failing = ""
+    LedgerWriter(lambda: ledger, spool=Spool(spool), say=said.append).close()
+    rejected = {line.split("'")[1] for line in said if "cannot be billed" in line}
+    assert rejected <= ledger.poison
+    assert [*ledger.ids] == [f"r{at}" for at in range(put) if f"r{at}" not in rejected]
+    assert list(spool.iterdir()) == []
