@@ -258,10 +258,24 @@ class BlockPool:
                 taken += spare
         self.take(taken)
 
+    def lets_go_at(self, holding: Holding) -> int:
+        """The settled tokens at which a decoding request must next be looked at; 0 for never."""
+        soonest = 0
+        for group, part in zip(self.groups, holding.parts, strict=True):
+            at = group.lets_go_at(part)
+            if at and (not soonest or at < soonest):
+                soonest = at
+        return soonest
+
     def catch_up(self, holding: Holding, tokens: int) -> None:
         """Set the parts of a request that has decoded up to ``tokens`` and whose blocks are taken already."""
+        spared = 0
         for group, part in zip(self.groups, holding.parts, strict=True):
-            self.unused_blocks += group.caught_up(part, tokens)
+            spared += group.caught_up(part, tokens)
+        if spared >= 0:
+            self.unused_blocks += spared
+        else:
+            self.take(-spared)
         self.cache(holding, tokens)
 
     def take(self, blocks: int) -> None:

@@ -342,6 +342,8 @@ class Engine:
         """Schedule the lane's next step, a prompt under way and waiting requests; False when requests need a closer
         look, None when there is nothing to run."""
         scheduler, pool = self._scheduler, self._scheduler.pool
+        if pool.slack_blocks:
+            lane.slide()
         members, needs = len(lane.members), lane.needs()
         budget = scheduler.budget_tokens - members
         if budget < 0 or needs > pool.free_blocks:
@@ -405,6 +407,9 @@ class Engine:
             return 1, 0.0
         free = scheduler.pool.free_blocks
         if scheduler.pool.slack_blocks:
+            slide = lane.next_slide()
+            if slide is not None:
+                steps = min(steps, slide - lane.steps)
             free -= members * (len(scheduler.pool.growing) + scheduler.pool.slack_reserve)
             if lane.needs_at_most(steps) > free or (scheduler.waiting and not scheduler.seats_taken):
                 return 1, 0.0  # the next step may need a closer look

@@ -144,6 +144,11 @@ class Group:
         """Blocks that it holds at most steps."""
         return self.most_decoding()
 
+    def lets_go_at(self, part: Part) -> int:  # noqa: ARG002
+        """The settled tokens at which a decoding request must be looked at, because it lets go of a cached block or
+        crosses the end of a state's block; 0 for never."""
+        return 0
+
     def caught_up(self, part: Part, tokens: int) -> int:
         """Set the counts of a request that has decoded up to ``tokens`` without being looked at, its blocks taken
         already; returns how many blocks it held ahead of need."""

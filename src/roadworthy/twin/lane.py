@@ -66,6 +66,7 @@ class Lane:
         "_growth",
         "_pool",
         "_slack",
+        "_slides",
         "context",
         "done_s",
         "entries",
@@ -81,6 +82,7 @@ class Lane:
         self._growth: Final = [Growth(size, groups) for size, groups in pool.growing]
         self._slack: Final = pool.slack_blocks
         self._ends: list[tuple[int, int, Sequence]] = []
+        self._slides: list[tuple[int, int, Sequence]] = []
         self.members: dict[Sequence, None] = {}
         self.entries: dict[Sequence, Entry] = {}
         self.context = self.steps = self.started = 0
@@ -103,6 +105,7 @@ class Lane:
             growth.members += 1
         if self._slack:
             self._pool.loosen(seq.holding, seq.computed)
+            self._watch(seq, self.steps)
         path = seq.holding.path
         if path is not None:
             cached = seq.computed - seq.computed % self._pool.unit_tokens
@@ -146,7 +149,29 @@ class Lane:
         # the step under way has its blocks, and fills them as far as others can tell
         self._pool.catch_up(seq.holding, seq.computed + self.started - self.steps)
         if stays and self._slack:
-            self._pool.loosen(seq.holding, seq.computed + self.started - self.steps)
+            self._pool.loosen(seq.holding, seq.computed)
+
+    def _watch(self, seq: Sequence, soonest: int) -> None:
+        """Remember when cached blocks leave a member's window, for from then on they age, and when it needs a state
+        more; not before ``soonest`` steps."""
+        at = self._pool.lets_go_at(seq.holding)
+        if at:
+            heappush(self._slides, (max(soonest, seq.joined + at - seq.computed), seq.order, seq))
+
+    def next_slide(self) -> int | None:
+        """The number of steps after which a member lets cached blocks go."""
+        return self._slides[0][0] if self._slides else None
+
+    def slide(self) -> None:
+        """Let go what the next step to begin does not look at any more, and take what it needs of states."""
+        slides = self._slides
+        while slides and slides[0][0] <= self.steps:
+            _, _, seq = heappop(slides)
+            if seq.lane is self:
+                self.started += 1  # as of the step about to begin
+                self.catch_up(seq)
+                self.started -= 1
+                self._watch(seq, self.steps + 1)
 
     def next_end(self) -> int:
         """The step (counted from 1) with which the first member ends."""

@@ -134,6 +134,14 @@ class StateGroup(Group):
     def usual_decoding(self) -> int:
         return 1  # the second is there only for the step that crosses a block's end
 
+    def lets_go_at(self, part: Part) -> int:
+        assert isinstance(part, StatePart)
+        if not self.aligned:
+            return 0
+        if len(part.places) > 1:
+            return (part.places[0] + 1) * self.block_tokens + 1
+        return part.blocks * self.block_tokens  # then a second one is there for one step
+
     def caught_up(self, part: Part, tokens: int) -> int:
         bare = part.held - part.hashed
         part.spare = 0

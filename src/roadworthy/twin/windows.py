@@ -73,6 +73,13 @@ class WindowGroup(Group):
     def most_decoding(self) -> int:
         return self._needed + 1
 
+    def lets_go_at(self, part: Part) -> int:
+        if not part.hashed:
+            return 0
+        to = part.holds[-1][1]
+        assert isinstance(to, int)
+        return self.window_tokens + to * self.block_tokens
+
     def caught_up(self, part: Part, tokens: int) -> int:
         held = part.held
         part.spare = 0
