@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 MAKEFLAGS += --no-print-directory
 
-.PHONY: demo test test-vllm033 check lint bench-twin bench-gateway soak fuzz chaos score-plan docs clean vllm
+.PHONY: demo test test-vllm033 check lint bench-twin bench-gateway bench-state soak fuzz chaos score-plan docs clean vllm
 
 $(VENV)/.base: pyproject.toml
 	@python="$(or $(PYTHON),$$(scripts/choose-python))"; \
@@ -64,6 +64,11 @@ bench-twin: $(VENV)/.base
 bench-gateway: $(VENV)/.dev
 	scripts/install-system-tools
 	$(BIN)/python scripts/bench-gateway
+
+# what an admission and a ledger row cost on SQLite, PostgreSQL, Redis and Valkey
+bench-state: $(VENV)/.dev
+	scripts/install-system-tools
+	$(BIN)/python scripts/bench-state
 
 # ten minutes of clients that leave or read slowly and engines that restart: nothing may grow, every stream accounted for
 soak: $(VENV)/.dev
