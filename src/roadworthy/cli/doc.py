@@ -154,6 +154,9 @@ def _need_numpy() -> None:
 
     from roadworthy.core.errors import Unsupported
 
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        # read when numpy is loaded; for vectors this small a second thread does nothing but wait for the first
+        os.environ.setdefault(name, "1")
     if importlib.util.find_spec("numpy") is None:
         raise Unsupported("long documents need numpy", hint="pip install 'roadworthy[longdoc]'")
 
