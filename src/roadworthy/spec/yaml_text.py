@@ -16,10 +16,10 @@ import yaml
 
 from roadworthy.core.errors import Problem
 
-MAX_TEXT_BYTES = 2**20
-MAX_NODES = 50_000
+MAX_TEXT_BYTES = 4 * 2**20
+MAX_NODES = 300_000
 MAX_DEPTH = 24
-"""Far above any document (the schema is five deep); below what would tax the reader."""
+"""Room for ten thousand tenants with every key; the schema is five deep. Below what would tax the reader."""
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -108,7 +108,7 @@ def read_yaml(text: str, *, source: str) -> tuple[Node | None, tuple[Problem, ..
     The tree is None when the text is not one YAML document; the problem then gives line and column.
     """
     if len(text) > MAX_TEXT_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_TEXT_BYTES:
-        problem = Problem(path=source, seen=f"{len(text):,} characters", wanted="a document of at most 1 MiB")
+        problem = Problem(path=source, seen=f"{len(text):,} characters", wanted=f"a document of at most {MAX_TEXT_BYTES >> 20} MiB")
         return None, (problem,)
     reader = _Reader(source)
     try:

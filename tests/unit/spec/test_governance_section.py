@@ -169,3 +169,9 @@ def test_a_store_of_another_kind_is_named_without_its_password(key: str, url: st
     assert url.partition(":")[0] in found.seen
     assert "geheim" not in str(found)
     assert ("shared_url" in found.hint) == url.startswith("redis")
+
+
+def test_ten_thousand_tenants_fit_into_a_document() -> None:
+    tenants = "".join(f"  - {{id: t{index}, key: sk-{index:012d}, weight: 2, rpm: 600}}\n" for index in range(10_000))
+    deployment = load_text(HEAD + "tenants:\n" + tenants, source="x")
+    assert (len(deployment.tenants), deployment.tenants[-1].id) == (10_000, "t9999")

@@ -119,11 +119,11 @@ def test_nesting_without_end_is_refused(text: str) -> None:
     assert len(problems) == 1
 
 
-def test_more_than_a_mebibyte_is_refused_by_characters_and_by_bytes() -> None:
+def test_more_than_four_mebibytes_are_refused_by_characters_and_by_bytes() -> None:
     for text in ("#" * (MAX_TEXT_BYTES + 1), "#" + "é" * (MAX_TEXT_BYTES // 2)):
         node, (problem,) = read_yaml(text, source="x")
         assert node is None
-        assert "1 MiB" in problem.wanted
+        assert "4 MiB" in problem.wanted
 
 
 @pytest.mark.parametrize("text", ["a: \x00", "a: \x07", "\ud800", "a: \ufffe"])
