@@ -108,7 +108,9 @@ def read_yaml(text: str, *, source: str) -> tuple[Node | None, tuple[Problem, ..
     The tree is None when the text is not one YAML document; the problem then gives line and column.
     """
     if len(text) > MAX_TEXT_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_TEXT_BYTES:
-        problem = Problem(path=source, seen=f"{len(text):,} characters", wanted=f"a document of at most {MAX_TEXT_BYTES >> 20} MiB")
+        problem = Problem(
+            path=source, seen=f"{len(text):,} characters", wanted=f"a document of at most {MAX_TEXT_BYTES >> 20} MiB"
+        )
         return None, (problem,)
     reader = _Reader(source)
     try:
