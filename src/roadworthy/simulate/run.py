@@ -96,6 +96,7 @@ def simulate(
     faults: Sequence[EngineFault] = (),
     scrape_s: float | None = None,
     keep_gaps: bool = True,
+    until_preempted: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> SimulatedRun:
     """Send the whole schedule through twins of ``configs`` and drain them.
@@ -109,6 +110,8 @@ def simulate(
         faults: engines that get worse, and perhaps better again.
         scrape_s: how often routing looks at what engines say of themselves; None: always as they are now.
         keep_gaps: keep the gaps between tokens of every request rather than their distribution alone.
+        until_preempted: give up, and raise ``Preempted``, when an engine has preempted a request; it is looked at with
+            each scrape and at the end.
         progress: hears how many requests have ended, at each end.
     """
     fleet = Fleet(configs, faults)
@@ -120,9 +123,14 @@ def simulate(
         gate or OpenGate(dict(priorities or {})),
         RunLog(keep_gaps=keep_gaps),
         progress,
+        until_preempted,
     )
     run.to_the_end()
     return run.result()
+
+
+class Preempted(Exception):
+    """A run that was to go on only as long as no engine preempts."""
 
 
 class _Run:
@@ -135,7 +143,9 @@ class _Run:
         gate: Gate,
         log: RunLog,
         progress: Callable[[int], None] | None,
+        until_preempted: bool,
     ) -> None:
+        self._until_preempted = until_preempted
         self._fleet, self._timetable, self._gate, self._log, self._progress = fleet, timetable, gate, log, progress
         configs = [engine.config for engine in fleet.engines]
         self._model = configs[0].models[0]
@@ -165,6 +175,7 @@ class _Run:
                 self._let_in(outputs[-1].at_s)
                 continue
             if until_s == math.inf:
+                self._look_for_preemptions()
                 return
             self._keep_appointment(until_s)
 
@@ -197,9 +208,14 @@ class _Run:
             self._let_in(now_s)
         else:
             self._fleet.scrape(now_s)
+            self._look_for_preemptions()
             timetable.scraped(now_s, busy=bool(self._under_way))
         if gate.waiting:
             timetable.tick_by(now_s + TICK_S)
+
+    def _look_for_preemptions(self) -> None:
+        if self._until_preempted and any(engine.stats().preemptions for engine in self._fleet.engines):
+            raise Preempted
 
     def _tick(self, now_s: float) -> None:
         """Charge running answers as far as they have come: only who goes next depends on it, so only while somebody

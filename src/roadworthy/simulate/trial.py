@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from roadworthy.advise.arrivals import Arrivals
+from roadworthy.advise.mixes import session_kinds
 from roadworthy.core.errors import SpecError
 from roadworthy.simulate.governed import Governance
-from roadworthy.simulate.run import routing_of, simulate
+from roadworthy.simulate.run import Preempted, routing_of, simulate
 from roadworthy.simulate.what_if import ALL
 
 if TYPE_CHECKING:
@@ -56,8 +58,27 @@ class Trial:
 
 
 def run_trial(trial: Trial, progress: Callable[[int], None] | None = None) -> SimulatedRun:
-    """Simulate it. ``progress`` hears how many requests have ended."""
-    deployment, configs = trial.deployment, trial.configs
+    """Simulate it. ``progress`` hears how many requests have ended.
+
+    Where no two prompts share text, a prefix cache can only give a request back what it had itself computed before it
+    was preempted. Engines are then simulated without one, which takes a fifth less time and gives the same run, and
+    anew with it should one preempt.
+    """
+    if _shares_nothing(trial.deployment.workload):
+        plain = tuple(replace(config, enable_prefix_caching=False) for config in trial.configs)
+        with contextlib.suppress(Preempted):
+            return _run(trial, plain, progress, until_preempted=any(c.enable_prefix_caching for c in trial.configs))
+    return _run(trial, trial.configs, progress, until_preempted=False)
+
+
+def _shares_nothing(workload: RequestProfile) -> bool:
+    return all(kind.turns <= 1 and kind.shared_prefix_ratio == 0 for kind in session_kinds(workload))
+
+
+def _run(
+    trial: Trial, configs: tuple[TwinConfig, ...], progress: Callable[[int], None] | None, *, until_preempted: bool
+) -> SimulatedRun:
+    deployment = trial.deployment
     return simulate(
         configs,
         arrivals_of(trial),
@@ -68,6 +89,7 @@ def run_trial(trial: Trial, progress: Callable[[int], None] | None = None) -> Si
         faults=trial.faults,
         scrape_s=SCRAPE_S,
         keep_gaps=trial.requests * deployment.workload.output_tokens.p90 <= KEEP_GAPS_UP_TO,
+        until_preempted=until_preempted,
         progress=progress,
     )
 
