@@ -9,6 +9,7 @@ from roadworthy.spec.cost_checks import cost_problems
 from roadworthy.spec.governance_checks import governance_problems
 from roadworthy.spec.routing_checks import routing_problems
 from roadworthy.spec.values import default_served_name
+from roadworthy.spec.workload_checks import workload_problems
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -18,7 +19,16 @@ def crosscheck(values: Mapping[str, Any]) -> tuple[Problem, ...]:
     """Problems between the values in ``values``, which maps the dotted path of each key that was right to its value."""
     return tuple(
         problem
-        for check in (_tenants, _ports, _endpoints, _hosts, routing_problems, governance_problems, cost_problems)
+        for check in (
+            _tenants,
+            _ports,
+            _endpoints,
+            _hosts,
+            routing_problems,
+            governance_problems,
+            cost_problems,
+            workload_problems,
+        )
         for problem in check(values)
     )
 

@@ -43,6 +43,7 @@ from roadworthy.spec.values import (
     Sla,
     Tenant,
 )
+from roadworthy.spec.workload_values import ArrivalPattern, MixPart
 from roadworthy.spec.yaml_text import MAX_TEXT_BYTES, MapNode, ScalarNode, read_yaml
 from support.documents import document_text
 
@@ -64,6 +65,39 @@ def optional(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 def quantiles(draw: st.DrawFn) -> Quantiles:
     p50, p90, p99 = sorted(draw(st.lists(counts, min_size=3, max_size=3)))
     return Quantiles(p50=p50, p90=p90, p99=p99)
+
+
+def arrivals() -> st.SearchStrategy[ArrivalPattern]:
+    shapes = st.floats(0.01, 100)
+    return st.one_of(
+        st.just(ArrivalPattern()),
+        st.builds(ArrivalPattern, pattern=st.just("gamma"), burstiness=shapes),
+        st.builds(
+            ArrivalPattern,
+            pattern=st.just("diurnal"),
+            burstiness=shapes,
+            period_s=durations,
+            peak_ratio=st.floats(1, 1000),
+        ),
+        st.builds(ArrivalPattern, pattern=st.just("ramp"), to_rate_per_s=st.floats(1e-3, 1e5)),
+        st.builds(ArrivalPattern, pattern=st.just("closed"), users=st.integers(1, 10**6)),
+    )
+
+
+def mixes() -> st.SearchStrategy[tuple[MixPart, ...]]:
+    """Without senders: those have to exist."""
+    part = st.builds(
+        MixPart,
+        kind=st.sampled_from(["chat", "document", "agent"]),
+        share_ratio=positive_ratios,
+        name=st.sampled_from(["", "contracts"]),
+        prompt_tokens=optional(quantiles()),
+        added_tokens=optional(quantiles()),
+        output_tokens=optional(quantiles()),
+        shared_prefix_ratio=optional(ratios),
+        sessions=optional(st.builds(Sessions, turns=st.floats(1, 10_000), think_time_s=durations)),
+    )
+    return st.lists(part, max_size=3).map(tuple)
 
 
 @st.composite
@@ -191,6 +225,8 @@ def deployments(draw: st.DrawFn) -> Deployment:
             rate_per_s=draw(st.floats(1e-3, 1e6)),
             shared_prefix_ratio=draw(ratios),
             sessions=Sessions(turns=draw(st.floats(1, 10_000)), think_time_s=draw(durations)),
+            arrivals=draw(arrivals()),
+            mix=draw(mixes()),
         ),
         sla=draw(slas()),
         tenants=draw(tenants()),
