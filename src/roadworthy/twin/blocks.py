@@ -188,13 +188,16 @@ class BlockPool:
         for index, group in enumerate(self.groups):
             pieces = hit.pieces[index] if hit_tokens else []
             whole += group.lacks_first(pieces, hit_tokens, tokens, whole=True)
-            first += group.lacks_first(pieces, hit_tokens, first_tokens, whole=False)
-        if max(whole, first) > self.unused_blocks + self.queue.blocks:
+            if first_tokens != tokens or self._several:
+                first += group.lacks_first(pieces, hit_tokens, first_tokens, whole=False)
+        if whole > self.unused_blocks + self.queue.blocks or first > self.unused_blocks + self.queue.blocks:
             return False
-        holding.parts = parts = [group.new_part() for group in self.groups]
-        if hit_tokens:
-            for group, part, pieces in zip(self.groups, parts, hit.pieces, strict=True):
-                group.adopt(part, pieces, hit_tokens)
+        holding.parts = parts = []
+        for group in self.groups:
+            part = group.new_part()
+            parts.append(part)
+            if hit_tokens:
+                group.adopt(part, hit.pieces[group.index], hit_tokens)
         taken = 0
         for group, part in zip(self.groups, parts, strict=True):
             taken += group.extend(part, first_tokens)

@@ -199,7 +199,10 @@ class Engine:
     def next_event_s(self) -> float | None:
         """The moment of the next thing to happen, None while idle. Unless something is added or aborted before,
         nothing comes out until then."""
-        return self._due()
+        done_s = self._in_flight[0].done_s if self._in_flight else None
+        if self._due_s is None:
+            return done_s
+        return self._due_s if done_s is None else min(self._due_s, done_s)
 
     def _due(self) -> float | None:
         done_s = self._in_flight[0].done_s if self._in_flight else None
@@ -214,24 +217,33 @@ class Engine:
         caller can react to it before time goes on.
         """
         outputs: list[Output] = []
-        while (at_s := self._due()) is not None and at_s <= now_s:
-            self._now_s = at_s
-            if self._in_flight and self._in_flight[0].done_s <= at_s:
-                flight = self._in_flight.popleft()
+        in_flight = self._in_flight
+        while True:
+            due_s = self._due_s
+            if in_flight and (due_s is None or in_flight[0].done_s <= due_s):
+                at_s = in_flight[0].done_s
+                if at_s > now_s:
+                    break
+                self._now_s = at_s
+                flight = in_flight.popleft()
+                self._due_s = None
                 if isinstance(flight, Lane):
                     self._end_lane_step(flight, at_s, outputs)
-                    self._due_s = None
                     self._schedule(at_s, flight)
                 else:
                     self._end_batch(flight, at_s, outputs)
-                    self._due_s = None
                     self._schedule(at_s)
+            elif due_s is None or due_s > now_s:
+                break
             else:
+                self._now_s = due_s
                 self._due_s = None
-                self._schedule(at_s)
+                self._schedule(due_s)
             if stop_at_output and outputs:
                 return tuple(outputs)
-        self._move_clock(now_s)
+        if now_s < self._now_s:
+            raise ValueError(f"at {now_s}: time stands at {self._now_s}")
+        self._now_s = now_s
         return tuple(outputs)
 
     def _move_clock(self, now_s: float) -> None:
@@ -321,7 +333,9 @@ class Engine:
             free_blocks = pool.free_blocks - len(scheduler.running) * (len(pool.growing) + pool.slack_reserve)
             if free_blocks < 0 or (scheduler.waiting and not scheduler.all_fit(free_blocks)):
                 return None
-        free = len(scheduler.running) - len(prefilling) - self._sampling()
+        free = len(scheduler.running) - len(prefilling)
+        if self._in_flight:
+            free -= self._sampling()
         members = len(lane.members) if lane is not None else 0
         if members == free:
             if lane is None:
@@ -348,29 +362,32 @@ class Engine:
         budget = scheduler.budget_tokens - members
         if budget < 0 or needs > pool.free_blocks:
             return False
-        batch = Batch()
         scheduler.begin_step()
-        if scheduler.prefilling:
-            (seq,) = scheduler.prefilling
-            tokens = scheduler.tokens_of(seq, budget, scheduler.long_tokens())
-            if tokens > 0:
-                if needs + scheduler.lacks(seq, tokens) > pool.free_blocks:
+        entries: dict[Sequence, Entry] = {}
+        if scheduler.prefilling or scheduler.waiting:
+            batch = Batch()
+            entries = batch.entries
+            if scheduler.prefilling:
+                (seq,) = scheduler.prefilling
+                tokens = scheduler.tokens_of(seq, budget, scheduler.long_tokens())
+                if tokens > 0 and needs + scheduler.lacks(seq, tokens) > pool.free_blocks:
                     return False
                 lane.begin(1)
-                scheduler.grow(seq, tokens)
-                scheduler.put(batch, seq, tokens)
-                budget -= tokens
+                if tokens > 0:
+                    scheduler.grow(seq, tokens)
+                    scheduler.put(batch, seq, tokens)
+                    budget -= tokens
             else:
                 lane.begin(1)
-        else:
+            if scheduler.waiting:
+                scheduler.admit_waiting(now_s, budget, batch)
+            scheduler.count_computed(batch)
+        elif members:
             lane.begin(1)
-        if scheduler.waiting:
-            scheduler.admit_waiting(now_s, budget, batch)
-        scheduler.count_computed(batch)
-        if not members and not batch.entries:
-            lane.started -= 1
+        if not members and not entries:
+            lane.started = lane.steps
             return None
-        lane.entries = batch.entries
+        lane.entries = entries
         self._launch_lane(lane, now_s)
         return True
 
@@ -490,7 +507,20 @@ class Engine:
     ) -> None:
         """Account for a step that ended: who has a token, who is done, and who decodes in ``lane`` from now on."""
         scheduler = self._scheduler
+        slack = scheduler.pool.slack_blocks
         for seq, entry in entries.items():
+            if lane is not None and not seq.stale and not entry.drafts:  # all there is to a plain prompt
+                seq.in_flight -= entry.tokens
+                if entry.samples:
+                    self._tokens(seq, 1, at_s)
+                    if seq.generated == seq.limit:
+                        outputs.append(Output(seq.request.id, at_s, self._finish(seq, at_s)))
+                        continue
+                    if self._tell_tokens:
+                        outputs.append(Output(seq.request.id, at_s, None))
+                    if not slack or scheduler.pool.free_blocks >= slack:
+                        lane.join(seq)
+                continue
             stale = seq.stale > 0
             tokens = scheduler.settle(seq, entry, self._accepted(seq, entry) if entry.drafts else 0)
             if not tokens:
@@ -503,7 +533,7 @@ class Engine:
                 continue
             if self._tell_tokens:
                 outputs.extend([Output(seq.request.id, at_s, None)] * tokens)
-            if lane is not None and seq.running and scheduler.pool.free_blocks >= scheduler.pool.slack_blocks:
+            if lane is not None and seq.running and scheduler.pool.free_blocks >= slack:
                 lane.join(seq)
 
     def _tokens(self, seq: Sequence, tokens: int, at_s: float) -> None:

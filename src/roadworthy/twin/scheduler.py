@@ -103,7 +103,8 @@ class Scheduler:
     def begin_step(self) -> None:
         """Say that another step is being scheduled."""
         self.steps += 1
-        self.pool.new_step(self.steps)
+        if self.pool.states:
+            self.pool.new_step(self.steps)
 
     def _schedule_running(self, batch: Batch) -> int:
         """Put running sequences into ``batch``; returns the tokens left of the budget."""
