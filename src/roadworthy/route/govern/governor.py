@@ -231,11 +231,15 @@ class Governor:
         released, self._released = self._released, []
         return released
 
-    def expired(self, now_s: float) -> list[TurnedAway]:
+    def expired(self, now_s: float, most: int | None = None) -> list[TurnedAway]:
         """Those whose deadline has passed, turned away with an honest Retry-After. Their grants are the caller's to
-        settle."""
+        settle.
+
+        Args:
+            most: so many at once, for a caller that has other things to do in between; ask again soon.
+        """
         away = []
-        for permit in self._room.late(now_s):
+        for permit in self._room.late(now_s, most):
             refused = refusals.waited_out(now_s - permit.entered_s, self._again_s(permit, now_s))
             away.append(TurnedAway(owner=permit.owner, refused=refused))
             self._gone(permit)

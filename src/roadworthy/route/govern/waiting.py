@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 _RANK = attrgetter("rank")
 _NOBODY = 2**62
 """A rank behind every class: nothing waits."""
+_AGED_AT_ONCE = 500
+"""Requests that move up in one call; the rest in the next. Ten thousand that came in a burst grow old in one as well,
+and to move them all would hold the relay up for tens of milliseconds."""
 _SLACK = 1024
 """Left-overs in a heap or queue that are put up with before they are swept out."""
 
@@ -134,7 +137,9 @@ class WaitingRoom:
         """Move each request one class up that has waited for another ``ageing_s``: to the next one in which something
         waits, else to the next one there is, where nothing that comes later passes it any more."""
         ageing = self._ageing
-        while ageing and ageing[0][0] <= now_s:
+        for _ in range(_AGED_AT_ONCE):
+            if not ageing or ageing[0][0] > now_s:
+                return
             _, permit = ageing.popleft()
             if not permit.waiting or permit.borrowed:
                 continue
@@ -144,11 +149,11 @@ class WaitingRoom:
             else:
                 self.move(permit, above, above.line(permit.tenant_id, permit.seat.weight), now_s)
 
-    def late(self, now_s: float) -> list[HeldPermit]:
-        """Those whose time is over, taken out."""
-        late = []
+    def late(self, now_s: float, most: int | None) -> list[HeldPermit]:
+        """Those whose time is over, taken out; at most ``most`` of them."""
+        late: list[HeldPermit] = []
         deadlines = self._deadlines
-        while deadlines and deadlines[0][0] <= now_s:
+        while deadlines and deadlines[0][0] <= now_s and len(late) != most:
             permit = heappop(deadlines)[2]
             if permit.waiting:
                 self.drop(permit)

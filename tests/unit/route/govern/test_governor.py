@@ -314,6 +314,23 @@ def test_the_longest_wait_is_the_documents_however_long_a_client_would() -> None
     assert desk.governor.waiting == 0
 
 
+def test_a_burst_grows_old_and_is_given_up_in_portions() -> None:
+    desk = Desk(A, replace(B, priority=1), slots=0, queue=QueueSpec(ageing_s=30.0, max_wait_s=60.0, per_tenant=5_000))
+    desk.ask("first", "a")
+    for number in range(1_200):
+        desk.ask(str(number), "b")
+    desk.now_s = 30.0
+    fair = desk.governor._room.fair(0)
+    counts = []
+    for _ in range(4):
+        desk.ready()
+        counts.append(fair.count)
+    assert counts[0] < counts[1] < counts[2] == counts[3] == 1_201
+    desk.now_s = 60.0
+    portions = [len(desk.governor.expired(desk.now_s, most=500)) for _ in range(4)]
+    assert portions == [500, 500, 201, 0]
+
+
 def test_a_client_that_leaves_while_it_waits_is_forgotten() -> None:
     desk = Desk(A, slots=1)
     desk.ask("running", "a")
