@@ -9,6 +9,7 @@ While nothing waits and there is room a request costs a few integer operations; 
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from roadworthy.route.govern import refusals
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from roadworthy.spec.values import Tenant
 
 _TREATMENTS_KEPT = 1024
-_LOW_RANK = CLASS_RANK["low"]
+_SLACK = 64
+"""Left-overs of a tenant's line of borrowed requests that are put up with before they are swept out."""
 
 
 class Governor:
@@ -366,6 +368,8 @@ class Governor:
         quota = seat.limits.kv_blocks
         if permit.borrowed and quota is not None and permit.grant.charge.blocks <= quota:
             seat.to_own.append(permit)
+            if len(seat.to_own) > 2 * seat.waiting + _SLACK:
+                seat.to_own = deque(one for one in seat.to_own if one.waiting)
 
     def _release(self, now_s: float) -> None:
         """Start all that may start; ``ready`` hands them out."""

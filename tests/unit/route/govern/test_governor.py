@@ -179,6 +179,19 @@ def test_borrowed_work_that_waits_becomes_the_tenants_own_when_its_own_ends() ->
     assert [desk.permits[name].priority for name in ("lent1", "lent2", "lent3")] == [0, 0, 10_000]
 
 
+def test_borrowed_requests_that_were_served_are_not_remembered() -> None:
+    desk = Desk(replace(A, kv_quota_bytes=4), slots=1)
+    desk.ask("own", "a", tokens=4)
+    desk.ask("next", "a")
+    desk.governor.capacity(None, 2)
+    for number in range(1_000):
+        desk.ask(f"{number}", "a")
+        desk.governor.capacity(None, 1_000_000)
+        desk.ready()
+        desk.governor.capacity(None, 0)
+    assert len(desk.governor._seats["a"].to_own) < 100
+
+
 def test_what_leaves_the_queue_unserved_passes_its_part_of_the_quota_on() -> None:
     desk = Desk(replace(A, kv_quota_bytes=10), slots=0)
     for name in ("own", "lent"):
