@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from roadworthy.core.errors import Refused
 from roadworthy.gateway.unlimited import Unlimited
-from roadworthy.route.govern.refusals import removed
 from roadworthy.route.govern.values import Charge, Facts, Limits
 
 if TYPE_CHECKING:
@@ -137,7 +136,7 @@ class Governance:
             return None
         try:
             limits = governor.limits(tenant.id)
-        except KeyError:
+        except Refused:  # the tenant is gone, which the long way tells
             return None
         if limits != _UNBOUNDED:
             return None
@@ -232,8 +231,7 @@ class Governance:
                 self._settle(ticket, 0, 0, now_s)
                 return
             self._enter(ticket, grant, now_s)
-        except (Refused, KeyError) as error:  # KeyError: the tenant went while the store was asked
-            refused = error if isinstance(error, Refused) else removed(ticket.tenant.id)
+        except Refused as refused:
             self._count(ticket.tenant.id, refused)
             owner, ticket.owner = ticket.owner, None
             ticket.state = "closed"
@@ -321,6 +319,13 @@ class Governance:
         self.governor.capacity(blocks, slots)
         self._bounded = blocks is not None or slots is not None
         self._ways.clear()
+        if self.governor.waiting:
+            self._wake_soon()
+
+    def measured(self, used_blocks: int | None) -> None:
+        """KV blocks in use by the engines' own count, None where one does not say: what is below the sum of what was
+        predicted is shared, and becomes room."""
+        self.governor.measured(used_blocks)
         if self.governor.waiting:
             self._wake_soon()
 

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from roadworthy.core.errors import Refused
 from roadworthy.route.govern.values import Alert, Limits
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class QuotaWatch:
     def _limits(self, tenant_id: str) -> Limits:
         try:
             return self._governance.governor.limits(tenant_id)
-        except KeyError:  # it went while its turn came
+        except Refused:  # it went while its turn came
             return _UNBOUNDED
 
     def stop(self) -> None:

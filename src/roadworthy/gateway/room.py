@@ -13,10 +13,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """None is no bound: nobody has said what there is."""
+    """None is no bound: nobody has said what there is. ``used_blocks`` are in use by the engines' own count, at their
+    last look."""
 
     blocks: int | None = None
     slots: int | None = None
+    used_blocks: int | None = None
 
 
 def room_of(engines: Sequence[Endpoint], *, count_blocks: bool, slots_per_engine: int | None, workers: int) -> Room:
@@ -35,4 +37,9 @@ def room_of(engines: Sequence[Endpoint], *, count_blocks: bool, slots_per_engine
     return Room(
         blocks=None if blocks is None else max(1, blocks // workers),
         slots=None if slots is None else max(1, slots // workers),
+        used_blocks=None if blocks is None else _used(engines) // workers,
     )
+
+
+def _used(engines: Sequence[Endpoint]) -> int:
+    return int(sum((engine.kv_blocks or 0) * engine.kv_usage_ratio for engine in engines))

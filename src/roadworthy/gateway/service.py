@@ -22,7 +22,7 @@ from roadworthy.gateway.principal import pepper_of
 from roadworthy.gateway.status import DocumentStatus, EndpointStatus, GatewayStatus
 from roadworthy.gateway.stores import NO_STORES, Stores
 from roadworthy.gateway.tally import RecentRate, Tally
-from roadworthy.gateway.tenancy import Tenancy
+from roadworthy.gateway.tenancy import TOLD_AT_ONCE, Tenancy
 from roadworthy.gateway.tenants import finished
 from roadworthy.gateway.tls import load, server_context
 from roadworthy.gateway.trace import Tracer
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from roadworthy.gateway.admin.desk import Desk
     from roadworthy.gateway.admin.view import AdminView, GovernedView
     from roadworthy.gateway.config import GatewayConfig
+    from roadworthy.gateway.status import TenantStatus
     from roadworthy.route.govern.values import Alert
     from roadworthy.route.keys import Change
     from roadworthy.spec.values import Tenant
@@ -43,6 +44,12 @@ DRAIN_S = 10.0
 """How long ``stop`` lets requests in progress go on, unless told otherwise."""
 
 START_ANEW = "put it back, or start the gateway anew; an upgrade (SIGUSR2) does so without losing a stream"
+
+FIXED = (
+    "host", "port", "admin_port", "workers", "otlp_endpoint", "access_log", "session_header", "state_url", "shared_url",
+)  # fmt: skip
+FIXED_GOVERNANCE = {"ledger": "ledger", "lease_ttl_s": "lease_ttl", "on_state_loss": "on_state_loss"}
+"""What a reload cannot change, the second by the document's words."""
 
 _RATE_SAMPLE_S = 1.0
 
@@ -236,8 +243,11 @@ class Gateway:
 
     def status(self) -> GatewayStatus:
         """Everything an operator sees, at this moment."""
+        ids = (one.id for one in self._plane.tenants)
+        return self._status(self._tally.tenants(ids, self._tenancy.governance.in_flight))
+
+    def _status(self, tenants: tuple[TenantStatus, ...]) -> GatewayStatus:
         plane = self._plane
-        tenants = self._tally.tenants((one.id for one in plane.tenants), self._tenancy.governance.in_flight)
         return GatewayStatus(
             ready=self.ready,
             draining=plane.draining,
@@ -257,7 +267,13 @@ class Gateway:
 
     async def status_view(self) -> dict[str, Any]:
         """``status`` as plain values."""
-        return asdict(self.status())
+        statuses = await self._tenancy.statuses(self._tally)
+        told, tenants = asdict(self._status(())), []
+        for at, one in enumerate(statuses):
+            if at % TOLD_AT_ONCE == TOLD_AT_ONCE - 1:
+                await asyncio.sleep(0)
+            tenants.append(asdict(one))
+        return {**told, "tenants": tenants}
 
     async def requests_view(self) -> list[dict[str, Any]]:
         """The latest requests that are over, newest first."""
@@ -403,7 +419,7 @@ class Gateway:
     async def _take_over(self, config: GatewayConfig) -> None:
         """All that can fail comes first, so that a document is taken over whole or not at all."""
         before, plane = self._config, self._plane
-        for name in ("host", "port", "admin_port", "workers", "otlp_endpoint", "access_log", "session_header"):
+        for name in FIXED:
             was, wanted = getattr(before, name), getattr(config, name)
             if was != wanted:
                 raise SpecError(
@@ -415,6 +431,10 @@ class Gateway:
                 "gateway: routing, lanes, and TLS on or off are fixed at the start",
                 hint=START_ANEW,
             )
+        for name, key in FIXED_GOVERNANCE.items():
+            was, wanted = getattr(before.governance, name), getattr(config.governance, name)
+            if was != wanted:
+                raise SpecError(f"governance.{key}: {wanted!r} was {was!r}, and is fixed at the start", hint=START_ANEW)
         book = self._tenancy.book_for(config)
         known = plane.endpoints
         endpoints = [known.get(url) or self._endpoint(url) for url in config.endpoints]
@@ -425,7 +445,7 @@ class Gateway:
         plane.set_limits(config.limits, remote_media=config.remote_media)
         self._tenancy.take_over(config, book)
         plane.set_tenants(book)
-        plane.counts = self._tenancy.counts
+        plane.counts, plane.engine_priority = self._tenancy.counts, config.engine_priority
         plane.set_endpoints(endpoints)
         for url, endpoint in known.items():
             if url not in plane.endpoints:

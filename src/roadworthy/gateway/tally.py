@@ -14,7 +14,7 @@ from roadworthy.gateway.last_minute import LastMinute
 from roadworthy.gateway.status import TenantStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from roadworthy.gateway.data.record import RequestRecord
 
@@ -163,14 +163,25 @@ class Tally:
 
     def tenants(self, tenant_ids: Iterable[str], in_flight: Callable[[str], int]) -> tuple[TenantStatus, ...]:
         """Each tenant's sums over all outcomes."""
+        of_tenant = self.grouped()
+        return tuple(tenant_status(one, in_flight(one), of_tenant.get(one, ())) for one in tenant_ids)
+
+    def grouped(self) -> dict[str, list[tuple[TenantKey, TenantSums]]]:
+        """All sums by tenant, for ``tenant_status``; tenants that never asked are not in it."""
         self.fold()
         of_tenant: dict[str, list[tuple[TenantKey, TenantSums]]] = {}
         for key, sums in self.by_tenant.items():
             of_tenant.setdefault(key[0], []).append((key, sums))
-        return tuple(_tenant_status(one, in_flight(one), of_tenant.get(one, [])) for one in tenant_ids)
+        return of_tenant
 
 
-def _tenant_status(tenant_id: str, in_flight: int, of_tenant: list[tuple[TenantKey, TenantSums]]) -> TenantStatus:
+def tenant_status(tenant_id: str, in_flight: int, of_tenant: Sequence[tuple[TenantKey, TenantSums]]) -> TenantStatus:
+    """One tenant's sums over all outcomes."""
+    if not of_tenant:
+        return TenantStatus(
+            id=tenant_id, in_flight=in_flight, requests=0, refused=0, failed=0, prompt_tokens=0, output_tokens=0,
+            output_tokens_estimated=0,
+        )  # fmt: skip
     refused = failed = 0
     for (_, _, ending, _, _), sums in of_tenant:
         if ending in ("refused", "rejected"):

@@ -9,13 +9,14 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
-from roadworthy.core.errors import RoadworthyError, Temporary
+from roadworthy.core.errors import Refused, RoadworthyError, Temporary
 from roadworthy.gateway.billing import Billing, bill_left_behind
 from roadworthy.gateway.governance import Governance
 from roadworthy.gateway.journal import Journal
 from roadworthy.gateway.quota_watch import QuotaWatch
 from roadworthy.gateway.room import Room, room_of
 from roadworthy.gateway.shared_limits import SharedLimits
+from roadworthy.gateway.tally import tenant_status
 from roadworthy.gateway.told import Told
 from roadworthy.route.govern.alerts import AlertWatch
 from roadworthy.route.govern.footprint import BlockShape
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from roadworthy.gateway.config import GatewayConfig
     from roadworthy.gateway.endpoints import Endpoint
+    from roadworthy.gateway.status import TenantStatus
     from roadworthy.gateway.stores import Stores
     from roadworthy.gateway.tally import Tally
     from roadworthy.route.govern.values import Alert
@@ -38,6 +40,11 @@ if TYPE_CHECKING:
 
 LAST_ROWS_S = 10.0
 """How long a stopping gateway waits for the ledger to take its last rows."""
+
+TOLD_AT_ONCE = 100
+"""Tenants that are told of before the loop has another turn."""
+
+_NOTHING = Held()
 
 HELD_AT_ONCE = 64
 """Tenants that a shared meter is asked about at once."""
@@ -146,8 +153,10 @@ class Tenancy:
             workers=config.workers,
         )
         if room != self._room:
+            if (room.blocks, room.slots) != (self._room.blocks, self._room.slots):
+                self.governance.capacity(room.blocks, room.slots)
             self._room = room
-            self.governance.capacity(room.blocks, room.slots)
+            self.governance.measured(room.used_blocks)
         if config.shape is None:  # without a plan the engines say at least how long a block is
             block_tokens = max((one.block_tokens for one in usable), default=0)
             if block_tokens and block_tokens != governor.shape.block_tokens:
@@ -172,6 +181,8 @@ class Tenancy:
 
     def take_over(self, config: GatewayConfig, book: TenantBook) -> None:
         """Another document is in force; ``book`` is ``book_for`` it."""
+        if config.shape is not None and config.shape != self._config.shape:
+            self.governance.governor.set_shape(config.shape)
         if config.govern != self._config.govern:
             self.governance.set_settings(config.govern)
         self._config, self.book = config, book
@@ -188,6 +199,16 @@ class Tenancy:
 
     # what it tells
 
+    async def statuses(self, tally: Tally) -> tuple[TenantStatus, ...]:
+        """Each tenant's sums, a few at a time: streams go on while ten thousand are told of."""
+        sums, found = tally.grouped(), []
+        for at, tenant in enumerate(self.book):
+            if at % TOLD_AT_ONCE == TOLD_AT_ONCE - 1:
+                await asyncio.sleep(0)
+            in_flight = self.governance.in_flight(tenant.id)
+            found.append(tenant_status(tenant.id, in_flight, sums.get(tenant.id, ())))
+        return tuple(found)
+
     def held_here(self, tenant_id: str) -> Held | None:
         """What a tenant holds where limits are counted in this process; None where they are not."""
         return self._local.held(tenant_id, time.monotonic()) if self._shared is None else None
@@ -202,13 +223,19 @@ class Tenancy:
         governor = self.governance.governor
         depth, minute = self.governance.depth(), tally.last_minute.of(now_s)
         tenants = tuple(self.book)
-        sums = {one.id: one for one in tally.tenants((one.id for one in tenants), self.governance.in_flight)}
+        sums = tally.grouped()
         held = await self._held([one.id for one in tenants], ask_shared=ask_shared)
         views = []
-        for tenant in tenants:
-            one, holds = sums[tenant.id], held.get(tenant.id, Held())
+        for at, tenant in enumerate(tenants):
+            if at % TOLD_AT_ONCE == TOLD_AT_ONCE - 1:
+                await asyncio.sleep(0)  # streams go on while ten thousand are told of
+            one = tenant_status(tenant.id, self.governance.in_flight(tenant.id), sums.get(tenant.id, ()))
+            holds = held.get(tenant.id, _NOTHING)
             tokens, ttft = minute.get(tenant.id, (0, {}))
-            quota = governor.limits(tenant.id).kv_blocks
+            try:
+                quota = governor.limits(tenant.id).kv_blocks
+            except Refused:  # it went meanwhile
+                continue
             views.append(
                 {
                     "id": tenant.id, "in_flight": one.in_flight, "waiting": depth.by_tenant.get(tenant.id, 0),
@@ -221,10 +248,13 @@ class Tenancy:
         return views
 
     async def _held(self, tenant_ids: Sequence[str], *, ask_shared: bool) -> dict[str, Held]:
+        found: dict[str, Held] = {}
         if self._shared is None:
             now_s = time.monotonic()
-            return {one: self._local.held(one, now_s) for one in tenant_ids}
-        found: dict[str, Held] = {}
+            for start in range(0, len(tenant_ids), TOLD_AT_ONCE):
+                found |= {one: self._local.held(one, now_s) for one in tenant_ids[start : start + TOLD_AT_ONCE]}
+                await asyncio.sleep(0)
+            return found
         if ask_shared:
             for start in range(0, len(tenant_ids), HELD_AT_ONCE):
                 some = tenant_ids[start : start + HELD_AT_ONCE]

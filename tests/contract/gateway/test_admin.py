@@ -8,6 +8,8 @@ from pathlib import Path
 import httpx
 
 from fakes.engine import FakeEngine, chat_events, hang, plain, stream_of
+from roadworthy.gateway import governed_metrics
+from roadworthy.gateway.metrics import PREFIX
 from roadworthy.gateway.poller import PollPolicy
 from support.gateway import chat, client_of, gateway_before, get, post, run, until
 
@@ -169,6 +171,9 @@ def test_every_metric_has_its_place_in_the_docs() -> None:
             await client.ask(post(chat(stream=False)))
             names = set(re.findall(r"^# TYPE (\S+)", (await gateway.metrics_text()).decode(), re.MULTILINE))
         names = {name for name in names if not name.endswith("_created")}
+        # and those that need a store, a ledger or several workers
+        names |= {f"{PREFIX}{name}" for name in (*governed_metrics.GAUGES, *governed_metrics.TENANT_GAUGES)}
+        names |= {f"{PREFIX}{name}_total" for name in governed_metrics.COUNTERS}
         assert len(names) >= 10
         assert [name for name in sorted(names) if f"`{name}`" not in documented] == []
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from roadworthy.core.errors import RoadworthyError
@@ -94,7 +93,7 @@ class Worker:
         return {}
 
     async def _on_status(self, _: dict[str, Any]) -> Any:
-        return asdict(self._running.status())
+        return await self._running.status_view()
 
     async def _on_govern(self, message: dict[str, Any]) -> Any:
         await self._running.govern(from_json(message["change"]))
