@@ -6,6 +6,8 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from roadworthy.core.errors import Problem
+from roadworthy.spec.workload_schema import ARRIVALS
+from roadworthy.spec.workload_values import ArrivalPattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,7 +25,7 @@ def workload_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
             hint="to: 16/s, for example",
         )  # fmt: skip
     for key, patterns in _OF_PATTERN.items():
-        if asked[key] is not None and pattern not in patterns:
+        if asked[key] not in (None, getattr(_DEFAULTS, _ATTRIBUTES[key])) and pattern not in patterns:
             yield Problem(
                 path=f"workload.arrivals.{key}", seen=f"with pattern {pattern}",
                 wanted=f"pattern {' or '.join(patterns)}", hint=f"leave {key} out, or change the pattern",
@@ -46,4 +48,7 @@ _OF_PATTERN = {
     "peak": ("diurnal",),
     "burstiness": ("gamma", "diurnal", "ramp"),
 }
-"""Patterns that read each key; with another it would do nothing, and whoever wrote it meant something."""
+"""Patterns that read each key; with another it would do nothing, and whoever wrote it meant something. A default that
+is written out is let be."""
+_ATTRIBUTES = {field.key: field.attribute or "" for field in ARRIVALS.fields}
+_DEFAULTS = ArrivalPattern()

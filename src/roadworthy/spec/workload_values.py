@@ -63,7 +63,7 @@ class MixPart:
 
     kind: SessionKindName
     share_ratio: float = 1.0
-    name: str = ""
+    name: str | None = None
     prompt_tokens: Quantiles | None = None
     added_tokens: Quantiles | None = None
     output_tokens: Quantiles | None = None

@@ -90,7 +90,7 @@ def mixes() -> st.SearchStrategy[tuple[MixPart, ...]]:
         MixPart,
         kind=st.sampled_from(["chat", "document", "agent"]),
         share_ratio=positive_ratios,
-        name=st.sampled_from(["", "contracts"]),
+        name=st.sampled_from([None, "contracts"]),
         prompt_tokens=optional(quantiles()),
         added_tokens=optional(quantiles()),
         output_tokens=optional(quantiles()),
