@@ -9,10 +9,10 @@ While nothing waits and there is room a request costs a few integer operations; 
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING
 
 from roadworthy.route.govern import refusals
+from roadworthy.route.govern.borrowing import pass_on, remember
 from roadworthy.route.govern.footprint import BlockShape
 from roadworthy.route.govern.permit import HeldPermit
 from roadworthy.route.govern.pool import Pool
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from roadworthy.spec.values import Tenant
 
 _TREATMENTS_KEPT = 1024
-_SLACK = 64
-"""Left-overs of a tenant's line of borrowed requests that are put up with before they are swept out."""
 
 
 class Governor:
@@ -61,8 +59,6 @@ class Governor:
         self._has_rules = bool(self._rules)
         self._treatments: dict[str, Treatment] = {}
         self._owners: dict[int, HeldPermit] = {}
-        self._by_class: dict[QueueClass, int] = {"high": 0, "normal": 0, "low": 0}
-        self._by_tenant: dict[str, int] = {}
         self._released: list[tuple[object, HeldPermit]] = []
 
     def _adopt(self, settings: GovernSettings) -> None:
@@ -300,7 +296,7 @@ class Governor:
         if output_tokens and ending == "completed":
             seat.learn(charge.model, output_tokens)
         if seat.to_own and not permit.borrowed:
-            self._pass_on(seat, charge.blocks, now_s)
+            pass_on(seat, charge.blocks, self._room, now_s)
         treatment = permit.treatment
         if treatment is not None and treatment.counted:
             self._rules.ended(treatment, itl_p99_s=itl_p99_s, ttft_s=ttft_s, judged=ending == "completed", now_s=now_s)
@@ -330,8 +326,8 @@ class Governor:
         """The queue at a glance; the tenants that have something waiting are copied, nothing else is walked over."""
         return QueueDepth(
             total=self._room.count,
-            by_class=dict(self._by_class),
-            by_tenant=dict(self._by_tenant),
+            by_class=dict(self._room.by_class),
+            by_tenant=dict(self._room.by_tenant),
             oldest_s=self._room.oldest_s(now_s),
         )
 
@@ -361,15 +357,9 @@ class Governor:
         permit.entered_s = now_s
         permit.give_up_s = now_s + most_s
         self._owners[id(owner)] = permit
-        seat.waiting += 1
-        self._by_tenant[permit.tenant_id] = seat.waiting
-        self._by_class[permit.queue_class] += 1
         room.join(permit, now_s)
-        quota = seat.limits.kv_blocks
-        if permit.borrowed and quota is not None and permit.grant.charge.blocks <= quota:
-            seat.to_own.append(permit)
-            if len(seat.to_own) > 2 * seat.waiting + _SLACK:
-                seat.to_own = deque(one for one in seat.to_own if one.waiting)
+        if permit.borrowed:
+            remember(permit)
 
     def _release(self, now_s: float) -> None:
         """Start all that may start; ``ready`` hands them out."""
@@ -390,48 +380,11 @@ class Governor:
         """``permit`` waited and was not served. What it had of its tenant's quota goes to the next one of it."""
         self._forget(permit)
         if permit.seat.to_own and not permit.borrowed:
-            self._pass_on(permit.seat, permit.grant.charge.blocks, permit.entered_s)
+            pass_on(permit.seat, permit.grant.charge.blocks, self._room, permit.entered_s)
 
     def _forget(self, permit: HeldPermit) -> None:
         del self._owners[id(permit.owner)]
         permit.owner = None
-        seat = permit.seat
-        seat.waiting -= 1
-        self._by_class[permit.queue_class] -= 1
-        if seat.waiting:
-            self._by_tenant[permit.tenant_id] = seat.waiting
-        else:
-            del self._by_tenant[permit.tenant_id]
-
-    def _pass_on(self, seat: Seat, blocks: int, now_s: float) -> None:
-        """``blocks`` of the tenant's quota are free again: its oldest borrowed requests that they cover become its own.
-
-        What is passed on was freed here, so that all gateways together never own more than one quota's worth.
-        """
-        seat.freed_blocks += blocks
-        to_own = seat.to_own
-        while to_own:
-            permit = to_own[0]
-            if permit.waiting:
-                needed = permit.grant.charge.blocks
-                if needed > seat.freed_blocks:
-                    return
-                seat.freed_blocks -= needed
-                self._own(permit, now_s)
-            to_own.popleft()
-        seat.freed_blocks = 0
-
-    def _own(self, permit: HeldPermit, now_s: float) -> None:
-        permit.borrowed = False
-        treatment = permit.treatment
-        self._by_class[permit.queue_class] -= 1
-        permit.queue_class = "normal" if treatment is None else treatment.queue_class
-        self._by_class[permit.queue_class] += 1
-        rank = CLASS_RANK[permit.queue_class] + permit.seat.priority
-        if rank == permit.fair.rank:
-            return
-        fair, line = permit.seat.place(rank, self._room)
-        self._room.move(permit, fair, line, now_s)
 
     def _again_s(self, permit: HeldPermit, now_s: float) -> float:
         """After how long a request of the same kind would be served in time, as far as can be told."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from roadworthy.route.govern.permit import HeldPermit
     from roadworthy.route.govern.pool import Pool
     from roadworthy.route.govern.settings import GovernSettings
+    from roadworthy.route.govern.values import QueueClass
 
 _RANK = attrgetter("rank")
 _NOBODY = 2**62
@@ -39,6 +40,8 @@ class WaitingRoom:
     def __init__(self, pool: Pool, settings: GovernSettings) -> None:
         self.best_rank = _NOBODY
         self.count = 0
+        self.by_class: dict[QueueClass, int] = {"high": 0, "normal": 0, "low": 0}
+        self.by_tenant: dict[str, int] = {}
         self._pool = pool
         self._classes: dict[int, FairClass] = {}
         self._ladder: list[FairClass] = []  # every class there ever was, best first
@@ -82,6 +85,10 @@ class WaitingRoom:
             self._pace.backlog_began(now_s)
         self.count += 1
         permit.waiting = True
+        seat = permit.seat
+        seat.waiting += 1
+        self.by_tenant[permit.tenant_id] = seat.waiting
+        self.by_class[permit.queue_class] += 1
         self._put(permit, now_s)
         self._entered += 1
         self._arrivals.append(permit)
@@ -93,9 +100,9 @@ class WaitingRoom:
 
     def drop(self, permit: HeldPermit) -> None:
         """``permit`` waits no longer and was not served."""
-        permit.waiting = False
-        self.count -= 1
-        self._take_out(permit)
+        self._out(permit)
+        permit.fair.drop(permit.line)
+        self._closed(permit.fair)
 
     def move(self, permit: HeldPermit, fair: FairClass, line: Line, now_s: float) -> None:
         """``permit`` waits in another class from now on."""
@@ -110,6 +117,12 @@ class WaitingRoom:
         for fair in self._classes.values():
             for tenant_id in tenant_ids:
                 fair.lines.pop(tenant_id, None)
+
+    def rename(self, permit: HeldPermit, queue_class: QueueClass) -> None:
+        """It is called so from now on; ``move`` is what changes its place."""
+        self.by_class[permit.queue_class] -= 1
+        permit.queue_class = queue_class
+        self.by_class[queue_class] += 1
 
     def next(self, now_s: float) -> HeldPermit | None:
         """The request to be served now, taken out; None when nothing that waits may start."""
@@ -127,8 +140,7 @@ class WaitingRoom:
             return None
         fair, line = found
         permit = fair.take(line)
-        permit.waiting = False
-        self.count -= 1
+        self._out(permit)
         self._closed(fair)
         self._pace.started(now_s)
         return permit
@@ -218,9 +230,16 @@ class WaitingRoom:
             if len(self._ageing) > 2 * self.count + _SLACK:
                 self._ageing = deque(one for one in self._ageing if one[1].waiting)
 
-    def _take_out(self, permit: HeldPermit) -> None:
-        permit.fair.drop(permit.line)
-        self._closed(permit.fair)
+    def _out(self, permit: HeldPermit) -> None:
+        permit.waiting = False
+        self.count -= 1
+        self.by_class[permit.queue_class] -= 1
+        seat = permit.seat
+        seat.waiting -= 1
+        if seat.waiting:
+            self.by_tenant[permit.tenant_id] = seat.waiting
+        else:
+            del self.by_tenant[permit.tenant_id]
 
     def _closed(self, fair: FairClass) -> None:
         """Take ``fair`` out of the order when nothing waits in it."""
