@@ -34,13 +34,10 @@ class Allowance:
     tat_us: int = -MINUTE_US
     per_minute: int | None = None
 
-    def edit(self, per_minute: int, now_us: int) -> None:
-        if per_minute != self.per_minute:
-            self.per_minute, self.tat_us = per_minute, min(self.tat_us, now_us + MINUTE_US)
-
-    def after(self, units: int, now_us: int) -> int:
-        assert self.per_minute is not None
-        return max(self.tat_us, now_us) + units * MINUTE_US // self.per_minute
+    def after(self, units: int, per_minute: int, now_us: int) -> int:
+        """An edited rate keeps the time that there is still to wait, at most a minute."""
+        tat_us = self.tat_us if per_minute == self.per_minute else min(self.tat_us, now_us + MINUTE_US)
+        return max(tat_us, now_us) + units * MINUTE_US // per_minute
 
     def correct(self, charged: int, used: int) -> None:
         if self.per_minute is not None:
@@ -89,20 +86,19 @@ class Model:
             return "concurrency_limited"
         if limits.daily_tokens is not None and self.used.get(self.day, 0) + tokens > limits.daily_tokens:
             return "daily_budget_exhausted"
-        moved: list[tuple[Allowance, int]] = []
+        moved: list[tuple[Allowance, int, int]] = []
         for allowance, units, per_minute, code in (
             (self.requests, 1, limits.requests_per_minute, "rate_limited"),
             (self.tokens, tokens, limits.tokens_per_minute, "tokens_rate_limited"),
         ):
             if per_minute is None:
                 continue
-            allowance.edit(per_minute, self.now_us)
-            tat_us = allowance.after(units, self.now_us)
+            tat_us = allowance.after(units, per_minute, self.now_us)
             if tat_us - self.now_us > MINUTE_US:
                 return code
-            moved.append((allowance, tat_us))
-        for allowance, tat_us in moved:
-            allowance.tat_us = tat_us
+            moved.append((allowance, tat_us, per_minute))
+        for allowance, tat_us, per_minute in moved:
+            allowance.tat_us, allowance.per_minute = tat_us, per_minute
         borrowed = limits.kv_blocks is not None and self.blocks() + blocks > limits.kv_blocks
         self.used[self.day] = self.used.get(self.day, 0) + tokens
         until_us = self.now_us + (self.ttl_us or 0)
@@ -184,13 +180,13 @@ class MeterMachine(RuleBasedStateMachine):
         return grant
 
     def _check_wait(self, refused: Refused, tokens: int) -> None:
-        model, rate = self.model, None
-        if refused.code == "rate_limited":
-            rate = model.requests.after(1, model.now_us)
-        elif refused.code == "tokens_rate_limited" and tokens <= (self.limits.tokens_per_minute or 0):
-            rate = model.tokens.after(tokens, model.now_us)
-        if rate is not None:
-            assert refused.retry_after_s == (rate - model.now_us - MINUTE_US) / 1e6
+        model, limits, tat_us = self.model, self.limits, None
+        if refused.code == "rate_limited" and limits.requests_per_minute is not None:
+            tat_us = model.requests.after(1, limits.requests_per_minute, model.now_us)
+        elif refused.code == "tokens_rate_limited" and tokens <= (limits.tokens_per_minute or 0):
+            tat_us = model.tokens.after(tokens, limits.tokens_per_minute or 0, model.now_us)
+        if tat_us is not None:
+            assert refused.retry_after_s == (tat_us - model.now_us - MINUTE_US) / 1e6
 
     @precondition(lambda self: self.grants)
     @rule(which=st.integers(0, 999), prompt=st.integers(0, 60), output=st.integers(0, 120))

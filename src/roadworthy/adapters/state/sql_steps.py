@@ -144,6 +144,7 @@ class _Tenant:
         self.connection.execute(
             f"UPDATE {LEASES} SET until_us = until_us - ? WHERE tenant_id = ?", (back_us, self.tenant_id)
         )
+        self.save()
 
     def _turn_to(self, day: int) -> None:
         if day != self.day:
@@ -179,41 +180,40 @@ def acquire(connection: Connection, lease_id: str, charge: Charge, limits: Limit
     held = tenant.lease(lease_id)
     if held is not None and held[2]:  # the answer was lost and the question repeated
         return [1, tenant.epoch, held[7], held[6]]
-    reply = _refused(tenant, charge, limits)
-    if reply is None:
-        borrowed = limits.kv_blocks is not None and tenant.blocks + charge.blocks > limits.kv_blocks
-        tenant.tokens += charge.tokens
-        tenant.hold(lease_id, tenant.now_us + ttl_us, charge, borrowed=borrowed, day=tenant.day)
-        reply = [1, tenant.epoch, tenant.day, int(borrowed)]
+    refused = _take(tenant, charge, limits)
+    if refused is not None:
+        return refused
+    borrowed = limits.kv_blocks is not None and tenant.blocks + charge.blocks > limits.kv_blocks
+    tenant.tokens += charge.tokens
+    tenant.hold(lease_id, tenant.now_us + ttl_us, charge, borrowed=borrowed, day=tenant.day)
     tenant.save()
-    return reply
+    return [1, tenant.epoch, tenant.day, int(borrowed)]
 
 
-def _refused(tenant: _Tenant, charge: Charge, limits: Limits) -> Reply | None:
-    """The refusal by the first limit that is exceeded; None, and the rates taken, when none is."""
+def _take(tenant: _Tenant, charge: Charge, limits: Limits) -> Reply | None:
+    """The refusal by the first limit that is exceeded, and nothing is changed; or None, and the rates are taken. A
+    rate that was edited keeps the time that there is still to wait, at most a minute."""
     tokens, now_us = charge.tokens, tenant.now_us
     if limits.concurrency is not None and tenant.requests >= limits.concurrency:
         return [0, 0, 0, tenant.requests]
     if limits.daily_tokens is not None and tenant.tokens + tokens > limits.daily_tokens:
         return [0, 1, (tenant.day + 1) * DAY_US - now_us, tenant.tokens]
-    requests_tat_us = tenant.requests_tat_us
+    requests_tat_us, tokens_tat_us = tenant.requests_tat_us, tenant.tokens_tat_us
     if limits.requests_per_minute:
-        # a rate that was edited keeps the time that there is still to wait, at most a minute
         if limits.requests_per_minute != tenant.requests_per_minute:
-            tenant.requests_per_minute = limits.requests_per_minute
-            tenant.requests_tat_us = min(tenant.requests_tat_us, now_us + MINUTE_US)
-        requests_tat_us, early_us = taken(tenant.requests_tat_us, now_us, cost_us(1, limits.requests_per_minute))
+            requests_tat_us = min(requests_tat_us, now_us + MINUTE_US)
+        requests_tat_us, early_us = taken(requests_tat_us, now_us, cost_us(1, limits.requests_per_minute))
         if early_us:
             return [0, 2, early_us, 0]
     if limits.tokens_per_minute:
         if limits.tokens_per_minute != tenant.tokens_per_minute:
-            tenant.tokens_per_minute = limits.tokens_per_minute
-            tenant.tokens_tat_us = min(tenant.tokens_tat_us, now_us + MINUTE_US)
-        tokens_tat_us, early_us = taken(tenant.tokens_tat_us, now_us, cost_us(tokens, limits.tokens_per_minute))
+            tokens_tat_us = min(tokens_tat_us, now_us + MINUTE_US)
+        tokens_tat_us, early_us = taken(tokens_tat_us, now_us, cost_us(tokens, limits.tokens_per_minute))
         if early_us:
             return [0, 3, early_us, 0]
-        tenant.tokens_tat_us = tokens_tat_us
-    tenant.requests_tat_us = requests_tat_us
+    tenant.requests_tat_us, tenant.tokens_tat_us = requests_tat_us, tokens_tat_us
+    tenant.requests_per_minute = limits.requests_per_minute or tenant.requests_per_minute
+    tenant.tokens_per_minute = limits.tokens_per_minute or tenant.tokens_per_minute
     return None
 
 

@@ -3,7 +3,6 @@
 -- A lease of another epoch was not let run out: the store lost it, and takes it back.
 
 if not begin() then return {2, math.floor(now / DAY)} end
-run_out()
 
 local over = {1, row.e}
 local till = whole(now + tonumber(ARGV[3]))

@@ -4,7 +4,6 @@
 local c = charge_of(ARGV[3])
 if not c or row.e == 0 then return 0 end
 begin()
-run_out()
 c = charge_of(ARGV[3])
 if not c then return 0 end
 if redis.call('ZREM', KEYS[2], ARGV[3]) == 1 then give_back(c) end

@@ -84,7 +84,7 @@ local function follow_clock()
     now = row.n
     return
   end
-  row.rt, row.tt = row.rt - back, row.tt - back
+  row.rt, row.tt, row.changed = row.rt - back, row.tt - back, true
   local leases = redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES')
   for at = 1, #leases, 2 do
     redis.call('ZADD', KEYS[2], whole(leases[at + 1] - back), leases[at])
@@ -111,7 +111,7 @@ local function run_out()
     redis.call('HDEL', KEYS[3], id)
     redis.call('ZREM', KEYS[4], id)
   end
-  return #gone + #forgotten
+  if #gone > 0 then row.changed = true end
 end
 
 local function turn_to(day)
@@ -125,11 +125,13 @@ end
 local function begin()
   if row.e == 0 then
     if seed < 0 then return false end
-    row.e, row.n = now, now
+    row.e, row.n, row.changed = now, now, true
     row.d, row.u = math.floor(now / DAY), seed
     row.rt, row.tt = -MINUTE, -MINUTE
   end
   follow_clock()
   turn_to(math.floor(now / DAY))
+  run_out()
+  if row.changed then save() end
   return true
 end
