@@ -187,7 +187,8 @@ def audit(client: AdminClient, as_json: bool, tenant: str | None, limit: int) ->
         print_json(answer)
         return 0
     for row in answer["rows"]:
-        click.echo(f"{row['at']}  {row['who']} from {row['address'] or '?'}: {row['action']} {row['subject']}")
+        origin = f" from {row['address']}" if row["address"] else ""
+        click.echo(f"{row['at']}  {row['who']}{origin}: {row['action']} {row['subject']}")
         for name in ("before", "after"):
             if row[name] is not None:
                 told = (f"{key} {_told(value)}" for key, value in row[name].items() if value not in ("", []))
@@ -271,4 +272,6 @@ def _usage_table(answer: dict[str, Any]) -> Any:
 def _told(value: Any) -> str:
     if value is None:
         return "none"
+    if isinstance(value, dict):
+        return f"({', '.join(f'{key} {_told(one)}' for key, one in value.items()) or 'as it is by default'})"
     return ", ".join(str(one) for one in value) if isinstance(value, list) else str(value)

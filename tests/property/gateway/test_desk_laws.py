@@ -198,6 +198,7 @@ class Administration(RuleBasedStateMachine):
     @rule(ids=st.sets(IDS), weight=st.sampled_from([3.0, 4.0]))
     def documents_change(self, ids: set[str], weight: float) -> None:
         """Every gateway reads its document again, whether the registry can be reached or not."""
+        differs = {one: Tenant(id=one, key=f"sk-{one}", weight=weight) for one in ids} != self.document
         self.document = {one: Tenant(id=one, key=f"sk-{one}", weight=weight) for one in ids}
         for view, desk in zip(self.views, self.desks, strict=True):
             if view.refuses:
@@ -207,6 +208,7 @@ class Administration(RuleBasedStateMachine):
                 del view.tenants[tenant]
             view.tenants.update(self.document)  # what a reload alone puts into force
             self.loop.run_until_complete(desk.reloaded())
+            self.changes += differs and not self.registry.down
 
     @rule(down=st.sampled_from(["", "", "gone"]))
     def database(self, down: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hmac
 import ipaddress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from roadworthy.core.errors import SpecError
@@ -37,7 +37,7 @@ class Caller:
     """Who asks. ``who`` is what the audit says; it holds no secret."""
 
     who: str
-    role: Role
+    role: Role | Literal[""]
     address: str
     has_key: bool = True
 

@@ -18,7 +18,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from roadworthy.core.errors import RoadworthyError, SpecError, Temporary
-from roadworthy.gateway.admin.access import Gatekeeper
+from roadworthy.gateway.admin import document_changes
+from roadworthy.gateway.admin.access import Caller, Gatekeeper
 from roadworthy.gateway.admin.answers import AdminError
 from roadworthy.gateway.admin.registry import MemoryRegistry
 from roadworthy.gateway.admin.roster import Roster
@@ -27,7 +28,6 @@ from roadworthy.route.registry import AuditRow, ChangedMeanwhile, RegistryChange
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from roadworthy.gateway.admin.access import Caller
     from roadworthy.gateway.admin.registry import Registry
     from roadworthy.gateway.admin.view import GovernedView
     from roadworthy.route.keys import ApiKey, Change
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 NOTICE_S = 2.0
 """How long a change made at another gateway may take until it is in force here."""
+
+_DOCUMENT = Caller(who="document", role="", address="", has_key=False)
+"""Who changed what a document that was read again changes; a row beside it says who asked for that, if anybody did."""
 
 ATTEMPTS = 12
 """How often a change is worked out again because another gateway changed something meanwhile. Of two that change
@@ -129,6 +132,9 @@ class Desk:
                 self._say(f"warning: what administrators said does not go with the document: {error}")
             else:
                 self.roster = roster
+            differing = document_changes.told(before.document, {one.id: one for one in document})
+        if differing is not None:
+            await self.record(_DOCUMENT, "document.tenants", "document", *differing)
 
     async def tenants_view(self) -> list[dict[str, Any]]:
         """What each tenant holds and uses now."""

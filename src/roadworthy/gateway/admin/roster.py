@@ -102,6 +102,11 @@ class Roster:
         """What administrators said of it, if anything."""
         return self._rows.get(tenant_id)
 
+    @property
+    def document(self) -> Mapping[str, Tenant]:
+        """The tenants of the document, by id."""
+        return self._document
+
     def document_tenant(self, tenant_id: str) -> Tenant | None:
         """As the document has it, whatever administrators said since."""
         return self._document.get(tenant_id)

@@ -82,7 +82,7 @@ def test_an_edit_changes_what_it_names_and_the_rest_goes_on_to_follow_the_docume
             await here.desk.reloaded()
             acme = here.view.tenants["acme"]
             assert (acme.requests_per_minute, acme.weight) == (7, 9.0)
-            (row,) = await here.audit()
+            *_, row = await here.audit()
             assert row["before"] == {"rpm": 100, "kv_quota_bytes": 2**30}
             assert row["after"] == {"rpm": 7, "kv_quota_bytes": None}
 
@@ -328,6 +328,37 @@ def test_what_another_gateway_changed_and_this_one_cannot_use_is_said_and_tried_
                 await here.desk.notice()
                 assert (await admin.get("/api/tenants/acme")).json()["concurrency"] == 1
                 assert here.view.tenants["acme"].concurrency == 1
+
+    asyncio.run(test())
+
+
+def test_what_a_document_that_was_read_again_changes_is_audited_without_keys() -> None:
+    async def test() -> None:
+        async with office() as here:
+            await here.desk.reloaded()
+            assert await here.audit() == []  # the same document
+            acme = replace(DOCUMENT[0], weight=9.0, key="sk-other", requests_per_minute=None)
+            here.view.document = (acme, Tenant(id="new", key="sk-new", tokens_per_minute=5))
+            await here.desk.reloaded()
+            (row,) = await here.audit()
+            assert (row["who"], row["action"]) == ("document", "document.tenants")
+            assert row["before"] == {"acme": {"weight": 2.0, "rpm": 100}, "beta": {}, "new": None}
+            assert row["after"] == {
+                "acme": {"weight": 9.0, "rpm": None, "key": "another, or with other scopes"}, "beta": None,
+                "new": {"tpm": 5},
+            }  # fmt: skip
+            assert "sk-" not in str(row)
+
+    asyncio.run(test())
+
+
+def test_of_many_changed_tenants_the_audit_names_some_and_counts_the_rest() -> None:
+    async def test() -> None:
+        async with office(document=()) as here:
+            here.view.document = tuple(Tenant(id=f"t{index:03}", key=f"k{index}") for index in range(120))
+            await here.desk.reloaded()
+            (row,) = await here.audit()
+            assert (len(row["before"]), row["after"]["more_tenants"]) == (50, 70)
 
     asyncio.run(test())
 
