@@ -12,11 +12,10 @@ import json
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from roadworthy.catalog.data import read_catalog
+from roadworthy.catalog.data import catalog_text, read_catalog
 from roadworthy.catalog.flags import FLAG_VERSIONS, flag_catalog, read_flags
 from roadworthy.catalog.setting_notes import environment_notes
 from roadworthy.catalog.truth import Status, truth_rows
@@ -31,12 +30,12 @@ OWNERS: tuple[Owner, ...] = get_args(Owner)
 COMPLETE: frozenset[Owner] = frozenset({"vllm", "nccl", "ray"})
 """Owners whose every variable is in the list."""
 
-_PREFIXES: tuple[tuple[str, Owner], ...] = (
-    ("VLLM_", "vllm"), ("TORCH_", "torch"), ("TORCHINDUCTOR_", "torch"), ("TORCHDYNAMO_", "torch"),
-    ("PYTORCH_", "torch"), ("NCCL_", "nccl"), ("RAY_", "ray"), ("CUDA_", "cuda"),
-    ("GLOO_", "gloo"), ("UCX_", "ucx"), ("NVSHMEM_", "nvshmem"),
-    ("HF_", "huggingface"), ("TRANSFORMERS_", "huggingface"),
-)  # fmt: skip
+_OWNERS: Mapping[str, Owner] = MappingProxyType({
+    "VLLM": "vllm", "TORCH": "torch", "TORCHINDUCTOR": "torch", "TORCHDYNAMO": "torch", "PYTORCH": "torch",
+    "NCCL": "nccl", "RAY": "ray", "CUDA": "cuda", "GLOO": "gloo", "UCX": "ucx", "NVSHMEM": "nvshmem",
+    "HF": "huggingface", "TRANSFORMERS": "huggingface",
+})  # fmt: skip
+"""By what stands before a name's first underscore."""
 _SHOWN: Mapping[Owner, str] = MappingProxyType({
     "vllm": "vLLM", "nccl": "NCCL", "ray": "Ray", "torch": "PyTorch", "cuda": "CUDA", "gloo": "Gloo", "ucx": "UCX",
     "nvshmem": "NVSHMEM", "huggingface": "Hugging Face",
@@ -187,7 +186,8 @@ class EnvironmentCatalog:
 
 def owner_of(name: str) -> Owner | None:
     """Whose variable that is, by its prefix; None for any other."""
-    return next((owner for prefix, owner in _PREFIXES if name.startswith(prefix)), None)
+    prefix, underscore, _ = name.partition("_")
+    return _OWNERS.get(prefix) if underscore else None
 
 
 @lru_cache(maxsize=4)
@@ -232,6 +232,6 @@ def _vllm_fact(name: str, entry: Mapping[str, Any]) -> VariableFact:
 
 @lru_cache(maxsize=1)
 def _read() -> dict[str, Any]:
-    text = (files("roadworthy.catalog") / "environment.json").read_text(encoding="utf-8")
+    text = catalog_text("environment.json")
     document: dict[str, Any] = json.loads(text)
     return document

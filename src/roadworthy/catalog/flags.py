@@ -12,10 +12,10 @@ import json
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib.resources import files
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
+from roadworthy.catalog.data import catalog_text
 from roadworthy.catalog.setting_notes import Note, flag_notes
 from roadworthy.catalog.truth import Status, truth_rows
 from roadworthy.core.errors import Unsupported
@@ -138,6 +138,10 @@ class FlagAnswer:
     row_id: str = ""
 
 
+KNOWN_NAMES = 4096
+"""Answers kept for each version, the least recently asked going first."""
+
+
 class FlagCatalog:
     """The flags of one engine version. Get it from :func:`flag_catalog`."""
 
@@ -146,6 +150,8 @@ class FlagCatalog:
         self._spelt = {spelling: (fact, False) for fact in flags.values() for spelling in fact.spellings}
         self._spelt |= {spelling: (fact, True) for fact in flags.values() for spelling in fact.negative}
         self._settings = {fact.setting: fact for fact in flags.values()}
+        # a file of start commands asks for the same few names hundreds of times
+        self._match, self._explain = lru_cache(KNOWN_NAMES)(self._matched), lru_cache(KNOWN_NAMES)(self._explained)
 
     @property
     def label(self) -> str:
@@ -162,6 +168,9 @@ class FlagCatalog:
 
     def match(self, name: str) -> FlagMatch | None:
         """What ``name`` means to the parser; it may carry ``=value``. None when it is not taken in full."""
+        return self._match(name)
+
+    def _matched(self, name: str) -> FlagMatch | None:
         head, value = _split_value(name)
         spelling, *path = head.split(".")
         spelling = _dashed(spelling)
@@ -189,6 +198,9 @@ class FlagCatalog:
 
     def explain(self, name: str) -> FlagAnswer:
         """Whether ``name`` is a flag of this version, and if not, what became of it and what to write instead."""
+        return self._explain(name)
+
+    def _explained(self, name: str) -> FlagAnswer:
         found = self.match(name)
         head, _ = _split_value(name)
         spelling = found.spelling if found else _dashed(head.split(".")[0])
@@ -274,7 +286,7 @@ def flag_catalog(version: str) -> FlagCatalog:
 @lru_cache(maxsize=2)
 def read_flags(version: str) -> dict[str, Any]:
     """The extracted document of exactly that version: ``flags`` and ``environment``."""
-    text = (files("roadworthy.catalog") / "flags" / f"vllm-{version}.json").read_text(encoding="utf-8")
+    text = catalog_text(f"flags/vllm-{version}.json")
     document: dict[str, Any] = json.loads(text)
     return document
 
@@ -335,8 +347,7 @@ def _deepest(fact: FlagFact, path: tuple[str, ...]) -> Mapping[str, KeyFact]:
 
 
 def _split_value(name: str) -> tuple[str, str | None]:
-    level = re.fullmatch(r"-O=?([^.=]+)", name)
-    if level:
+    if name.startswith("-O") and (level := re.fullmatch(r"-O=?([^.=]+)", name)):
         return "-O", level[1]
     head, equals, value = name.partition("=")
     return head, value if equals else None

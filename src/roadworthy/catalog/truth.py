@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, get_args
+
+from roadworthy.catalog.data import catalog_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,7 +55,7 @@ class TruthRow:
 @lru_cache(maxsize=1)
 def truth_rows() -> Mapping[str, TruthRow]:
     """Every row by its id, in the order of the table."""
-    text = (files("roadworthy.catalog") / "deployment_truth.json").read_text(encoding="utf-8")
+    text = catalog_text("deployment_truth.json")
     rows = [TruthRow(**row) for row in json.loads(text)]
     return MappingProxyType({row.id: row for row in rows})
 

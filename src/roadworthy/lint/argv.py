@@ -245,12 +245,15 @@ def _may_hold_vllm(program: str, taken: int) -> bool:
     return program != "vllm serve" and (taken > 1 or not program.startswith(("vllm", "ray ")))
 
 
+_SUBCOMMAND = re.compile(r"[a-z][a-z-]*")
+
+
 def _name_of(words: Sequence[Word]) -> tuple[str, int, str]:
     """Program, how many words name it, and the module that it is."""
     first = basename(words[0])
     if first.startswith("-"):
         return "?", 0, ""
-    if first in ("vllm", "ray") and len(words) > 1 and re.fullmatch(r"[a-z][a-z-]*", words[1].value):
+    if first in ("vllm", "ray") and len(words) > 1 and _SUBCOMMAND.fullmatch(words[1].value):
         return f"{first} {words[1].value}", 2, ""
     if _PYTHON.match(first):
         index = 1
@@ -292,6 +295,8 @@ def with_flags(invocation: Invocation, arity: Arity) -> Invocation:
     return replace(invocation, flags=flags, positionals=positionals)
 
 
+_MODEL_FLAG = re.compile(r"--model(?:=|$)")
+_NEGATIVE_NUMBER = re.compile(r"-\d|-$")
 _MODEL_ID = re.compile(r"[\w.-]+/[\w.-]+|/[\w./-]+")
 _FLAG = re.compile(r"--?[A-Za-z][\w.-]*$")
 
@@ -310,7 +315,7 @@ def split_flags(
     flags: list[Flag] = []
     positionals: list[Word] = []
     index = 0
-    expects_model = positional_first and not any(re.match(r"--model(?:=|$)", word.value) for word in words)
+    expects_model = positional_first and not any(_MODEL_FLAG.match(word.value) for word in words)
     while index < len(words):
         word = words[index]
         index += 1
@@ -335,7 +340,7 @@ def split_flags(
 
 
 def _is_value(word: Word) -> bool:
-    return not word.value.startswith("-") or bool(re.match(r"-\d|-$", word.value))
+    return not word.value.startswith("-") or bool(_NEGATIVE_NUMBER.match(word.value))
 
 
 def _exported(word: Word, place: Place, owner: object) -> Iterator[EnvVar]:

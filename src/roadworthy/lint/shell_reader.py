@@ -160,6 +160,7 @@ def _command(
         nested(reading, body, place=place, owner=owner)
 
 
+_SPACE = re.compile(r"\s")
 _TALKERS = frozenset({"grep", "egrep", "rg", "sed", "awk", "die", "log", "read", "test", "[", "[["})
 _A_COMMAND = re.compile(
     r"(?:^|[;&|]\s*)(?:\w+=\S*\s+|sudo\s+|exec\s+|nohup\s+|export\s+)*(?:vllm\s+serve|python3?\s+-m\s+vllm|ray\s+(?:start|stop)"
@@ -181,7 +182,7 @@ def _words_that_are_scripts(
     if prints and any(operator in (">&",) for operator, _ in command.redirects):
         return
     for word in words[1:]:
-        if re.search(r"\s", word.value) and _A_COMMAND.search(word.value):
+        if _SPACE.search(word.value) and _A_COMMAND.search(word.value):
             nested(reading, word.piece, place=place, owner=owner)
 
 

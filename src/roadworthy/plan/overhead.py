@@ -114,21 +114,20 @@ def overhead(
             activation_bytes=0, assumed_bytes=0, comm_bytes=0, cudagraph_bytes=0, runtime_bytes=0, band_bytes=0
         )
     last = stage == layout.pp - 1
-    peak = peak_bytes(
-        model, layout, tokens=max_num_batched_tokens, max_num_seqs=max_num_seqs if last else 0,
-        max_model_len_tokens=max_model_len_tokens, block_tokens=block_tokens, scratch_rows_for=max_num_seqs,
-        scratch_capped=scratch_capped,
-    )  # fmt: skip
-    _, expanded = _mla_scratch(
+    scratch = _mla_scratch(
         model, tp=layout.tp, block_tokens=block_tokens, max_model_len_tokens=max_model_len_tokens,
         max_num_seqs=max_num_seqs, capped=scratch_capped,
+    )  # fmt: skip
+    peak = peak_bytes(
+        model, layout, tokens=max_num_batched_tokens, max_num_seqs=max_num_seqs if last else 0,
+        max_model_len_tokens=max_model_len_tokens, mla_scratch=scratch,
     )  # fmt: skip
     sizes = capture_sizes(max_num_seqs) if captured is None else captured
     graphs = 0
     if cuda_graphs:
         graphs = graph_bytes(
             model, layers=layout.stage_layers[stage], sizes=sizes, max_num_seqs=max_num_seqs,
-            expanded_bytes=expanded,
+            expanded_bytes=scratch[1],
         )  # fmt: skip
     modelled = peak + (NON_TORCH_GROWTH_GROUP_BYTES if layout.world_size > 1 else NON_TORCH_GROWTH_BYTES)
     assumed = 0
@@ -203,17 +202,14 @@ def graph_bytes(
 
 
 def peak_bytes(
-    model: ModelSpec, layout: Layout, *, tokens: int, max_num_seqs: int, max_model_len_tokens: int, block_tokens: int,
-    scratch_rows_for: int, scratch_capped: bool,
+    model: ModelSpec, layout: Layout, *, tokens: int, max_num_seqs: int, max_model_len_tokens: int,
+    mla_scratch: tuple[int, int],
 ) -> int:  # fmt: skip
     """Peak of the profile run: the forward pass, or sampling if that is more (the last stage's alone).
 
     The experts' workspaces and MLA's latents stay allocated; the layers' streams and MLA's up-projection do not.
     """
-    latents, expanded = _mla_scratch(
-        model, tp=layout.tp, block_tokens=block_tokens, max_model_len_tokens=max_model_len_tokens,
-        max_num_seqs=scratch_rows_for, capped=scratch_capped,
-    )  # fmt: skip
+    latents, expanded = mla_scratch
     kept = latents + _expert_workspace_bytes(model, layout, tokens)
     stream = 2 * tokens * model.hidden_size
     if model.family == "deepseek_v4":
