@@ -174,3 +174,67 @@ def test_requests_of_different_salts_share_no_cached_block() -> None:
 
     assert cached("one") == 48
     assert cached("another") == 0
+
+
+def test_gaps_are_counted_over_all_requests() -> None:
+    """Every token but the first of each request has one, however steps were bundled."""
+    engines = [
+        Engine(config(step_time=step_time(context_token_s=1e-6)), repeat_steps=repeat) for repeat in (True, False)
+    ]
+    for engine in engines:
+        for index in range(4):
+            engine.add(request(str(index), 20, 30 + index), 0.0)
+        done = ends(drain(engine))
+        gaps = [gap for end in done.values() for gap in end.tokens.gaps()]
+        assert engine.gaps.count == sum(end.output_tokens - 1 for end in done.values()) == sum(n for _, n in gaps)
+        assert engine.gaps.sum_s == pytest.approx(sum(gap_s * n for gap_s, n in gaps))
+
+
+def test_progress_counts_the_steps_of_a_bundle_that_have_ended() -> None:
+    engine = Engine(config())
+    engine.add(request("a", 10, 100), 0.0)
+    assert engine.progress("a") == (None, 0)
+    engine.advance(20.5 * STEP_S)
+    assert engine.progress("a") == (pytest.approx(STEP_S), 20)
+    with pytest.raises(KeyError):
+        engine.progress("nobody")
+
+
+def test_usage_within_a_bundle_is_that_of_the_step_under_way() -> None:
+    engine = Engine(config(kv_blocks=101))
+    engine.add(request("a", 16, 400), 0.0)
+    for steps in (1, 16, 17, 33, 100):
+        engine.advance((steps + 0.5) * STEP_S)
+        assert engine.kv_usage_ratio * 100 == pytest.approx(-(-(16 + steps) // 16))
+
+
+def test_asynchronous_scheduling_lets_a_new_request_wait_for_the_step_behind_too() -> None:
+    """Scheduled while the first decode step runs, the next one is full already; the request joins the third."""
+    first_s = {}
+    for behind in (False, True):
+        engine = Engine(config(async_scheduling=behind))
+        engine.add(request("runs", 10, 50), 0.0)
+        engine.advance(1.5 * STEP_S)
+        engine.add(request("new", 10, 1), 1.5 * STEP_S)
+        first_s[behind] = ends(drain(engine))["new"].first_token_s
+    assert first_s == {False: pytest.approx(3 * STEP_S), True: pytest.approx(4 * STEP_S)}
+
+
+def test_drafts_that_are_right_come_in_the_same_step() -> None:
+    def run(ratio: float) -> tuple[int, float]:
+        engine = Engine(config(draft_tokens=3, draft_acceptance_ratio=ratio))
+        engine.add(request("a", 10, 41), 0.0)
+        done = ends(drain(engine))["a"]
+        assert done.output_tokens == len(done.token_times_s) == 41
+        return engine.stats().steps, done.last_token_s
+
+    assert run(0.0) == (41, pytest.approx(41 * STEP_S))
+    assert run(1.0) == (11, pytest.approx(11 * STEP_S))
+    assert 11 < run(0.7)[0] < 41
+
+
+def test_the_next_chunk_of_a_prompt_follows_the_one_before_through_the_pipeline() -> None:
+    """Four chunks in four stages of 10 ms: the last one ends 3 stages after the first, not 3 whole steps."""
+    engine = Engine(config(step_time=step_time(step_s=0.04, stages=4), max_num_batched_tokens=100))
+    engine.add(request("a", 400, 1), 0.0)
+    assert ends(drain(engine))["a"].first_token_s == pytest.approx(0.04 + 3 * 0.01)
