@@ -79,10 +79,14 @@ def compare_policies(
     results = []
     for policy in policies:
         if policy == "round-robin":
-            run = simulate(configs, arrivals(), pick=RoundRobin(), priorities=priorities, progress=progress)
+            run = simulate(
+                configs, arrivals(), pick=RoundRobin(), priorities=priorities, keep_gaps=False, progress=progress
+            )
         else:
             settings = replace(routing, policy=policy)
-            run = simulate(configs, arrivals(), routing=settings, priorities=priorities, progress=progress)
+            run = simulate(
+                configs, arrivals(), routing=settings, priorities=priorities, keep_gaps=False, progress=progress
+            )
         results.append(policy_result(policy, run))
     return tuple(results)
 

@@ -80,6 +80,7 @@ def simulate_layout(
         arrivals,
         routing=routing_of(deployment, len(configs)),
         priorities={tenant.id: tenant.priority for tenant in deployment.tenants},
+        keep_gaps=False,
         progress=heard,
     )
     report = judge(run.records, deployment.sla, asked_rate_per_s=trial.workload.rate_per_s)
