@@ -190,3 +190,13 @@ def test_tenants_do_not_count_for_each_other(bench: Bench, tenant: str) -> None:
     for name in ("a", "b", "{c}", "d:e", "ü"):
         grant = acquire(bench, limits, f"{tenant}{name}", f"{tenant}{name}")
         assert not grant.borrowed
+
+
+def test_an_absurd_count_of_an_engine_breaks_nothing(bench: Bench, tenant: str) -> None:
+    limits = Limits(concurrency=2, tokens_per_minute=10**6, daily_tokens=10**9, requests_per_minute=10**6)
+    grant = acquire(bench, limits, tenant, f"{tenant}1")
+    settle(bench, grant, prompt_tokens=10**30, output_tokens=10**30)
+    assert refusal(bench, limits, tenant).code == "daily_budget_exhausted"
+    assert held(bench, tenant).requests == 0
+    bench.clock.advance(86_400)
+    acquire(bench, Limits(daily_tokens=10**9), tenant, f"{tenant}3")

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
@@ -35,6 +36,9 @@ ANSWER_TIMEOUT_S = 0.5
 PROBE_EVERY_S = 0.25
 MOST_OWED = 100_000
 """Settlements that are kept while the store is away; of more, the oldest are left to their leases' TTL."""
+
+MOST = 2**32
+"""Tokens and blocks of one request: an engine whose count is absurd must not break what is counted."""
 
 FRESH_S = 2.0
 """For so long the ledger's sums of a day are used for further tenants of a store that came back empty."""
@@ -102,6 +106,8 @@ class SharedMeter:
         """See :class:`route.govern.values.Meter`. Raises Refused, or Temporary where the store cannot be asked."""
         if self.failing:
             raise Temporary(self.failing)
+        if max(charge.prompt_tokens, charge.output_tokens, charge.blocks) > MOST:
+            charge = _sane(charge)
         try:
             reply = await self._ask(self._store.acquire, lease_id, charge, limits, ttl_us=self._ttl_us, seed=-1)
             if reply[0] == LOST:
@@ -122,7 +128,7 @@ class SharedMeter:
         if grant.settled:
             return
         grant.settled = True
-        debt = (grant.tenant_id, grant.lease_id, prompt_tokens + output_tokens)
+        debt = (grant.tenant_id, grant.lease_id, min(prompt_tokens + output_tokens, MOST))
         try:
             await self._ask(self._store.settle, *debt)
         except Temporary:
@@ -246,6 +252,15 @@ class SharedMeter:
             sums = await asyncio.to_thread(self._tokens_of_day, name)
             self._sums = (now_s, day, sums)
         return sums.get(tenant_id, 0)
+
+
+def _sane(charge: Charge) -> Charge:
+    return replace(
+        charge,
+        prompt_tokens=min(charge.prompt_tokens, MOST),
+        output_tokens=min(charge.output_tokens, MOST),
+        blocks=min(charge.blocks, MOST),
+    )
 
 
 def _by_tenant(grants: Iterable[Grant]) -> dict[str, list[Grant]]:
