@@ -92,7 +92,8 @@ def test_tenants_keys_and_audit_outlive_the_process(url: str, tmp_path: Path) ->
         dump = "\n".join(database.iterdump())
     for text in (secret, role, "sk-acme", BOOTSTRAP):
         assert text not in dump
-        assert text.rpartition("-")[2] not in dump or text == "sk-acme"
+    for text in (secret, role):
+        assert text[-20:] not in dump
 
 
 def test_two_gateways_on_one_database_do_not_lose_each_others_changes(url: str) -> None:

@@ -33,7 +33,7 @@ def test_a_keys_secret_is_in_one_answer_and_nowhere_else() -> None:
             for path in ("/api/keys", f"/api/keys/{key['id']}", "/api/audit", "/api/tenants", "/api/tenants/acme"):
                 text = (await admin.get(path)).text
                 assert secret not in text
-                assert secret.rpartition("-")[2] not in text
+                assert secret[-20:] not in text
                 assert known.digest.hex() not in text
             assert secret not in str(here.said)
 
@@ -233,7 +233,7 @@ def test_no_secret_is_in_what_is_stored() -> None:
         async with office(registry=registry) as here, here.client() as admin:
             secret = (await admin.post("/api/tenants/acme/keys", json={})).json()["secret"]
             kept = repr(registry.load()) + json.dumps(await here.audit())
-            assert secret.rpartition("-")[2] not in kept
+            assert secret[-20:] not in kept
             assert "sk-acme" not in kept
 
     asyncio.run(test())
