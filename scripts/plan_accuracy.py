@@ -368,8 +368,9 @@ def page(memory: Sequence[Check], times: Sequence[Check]) -> str:
         "vLLM 0.26.0 reported on H200 ([rows and commands](gpu-measurements.md)).",
         "## Memory of one rank",
         "Limits: weights 1 %, KV pool and tokens 3 %, all else 0.5 GiB or the plan's own band where that is wider: "
-        "DeepSeek-V4 with graphs (1 GiB; its row is a floor) and data-parallel attention (3 GiB; in no constant) "
-        "were measured once each. Kept out of the fit of activation and graphs: kimi-linear-tp2, both v3-6layers rows, "
+        "DeepSeek-V4 with graphs (1 GiB) and data-parallel attention (3 GiB) were measured once each, and no constant "
+        "was set on either row. Kept out of the fit of activation and graphs: kimi-linear-tp2, both v3-6layers rows, "
+        "the shortened V4, "
         "v4-flash-tp8-alone and qwen30b-dp2-ep; `plan/overhead.py` says what the constants are. Not measured: Kimi-K3, "
         "pipelines, any other GPU. For the first two the plan keeps a band of 1 to 3 GiB, and a fit inside it is "
         "`uncertain`. `-alone` rows hold no communicators, so the plan's are left out there. DeepSeek-V4's KV tokens "

@@ -35,8 +35,8 @@ GRAPH_BYTES_MOE, GRAPH_BYTES_LATENT = 140_000, 220_000
 """One graph of one layer as start-up estimates it and charges: mixtures of experts with grouped attention (0.64 and
 0.71 GiB for 102 graphs of 48 layers, 1.06 for 94 layers), and with MLA, beside its up-projected chunk (1.16 GiB for 102
 graphs of 61 layers, 0.28 for 30 of 27)."""
-GRAPH_BYTES_V4_LEAST = round(0.88 * GIB)
-"""What ten graphs of eight layers of DeepSeek-V4-Flash took: one row, so a floor and a wider band, not a slope."""
+V4_INDEXER_BYTES = 512 * MIB
+"""Stands for the indexer's logits in a run without metadata (`VLLM_SPARSE_INDEXER_MAX_LOGITS_MB`)."""
 SAMPLING_BYTES, SAMPLING_DENSE_BYTES, SAMPLING_DENSE_TP_BYTES = 14, 8, 4
 """Per sequence and vocabulary entry while the profile run samples. Dense models run on vLLM's newer model runner: two
 float32 copies of the logits (Llama-3.1-8B and Qwen3-8B, to 1 MB); at TP8 half of it (Llama-3.1-70B). The others sort:
@@ -44,8 +44,10 @@ logits, float32 logits and 64-bit indices (Qwen3-30B, Qwen3-235B and DeepSeek-V3
 V4_LOADED_BYTES, V4_SECOND_TABLE_BYTES = 350_000_000, 268_435_456
 """DeepSeek-V4's logged weights beyond parameters and buffers, whatever TP and number of layers: 333 and 349 MB for
 Flash, 612 and 644 MB for Pro, which has one rotary table less among its buffers and seems to load it all the same."""
-STREAMS, V4_STREAMS = 4, 4.8
-"""Hidden states alive at the peak of a layer (V4: each of its hyper-connection streams), fitted."""
+STREAMS, V4_STREAMS = 4, 2.55
+"""Hidden states alive at the peak of a layer (V4: each of its hyper-connection streams), fitted. V4's was set on two
+rows and holds for the other three of its peaks within 0.07 GiB."""
+V4_KERNEL_HEADS = (64, 128)
 MEASURED_FAMILIES = frozenset({"llama", "kimi_linear", "qwen3_moe", "deepseek_v3", "deepseek_v4"})
 ASSUMED_TOTAL_BYTES, ASSUMED_TOTAL_DP_BYTES = 5 * GIB, 8 * GIB
 ASSUMED_BAND_BYTES, STAGES_BAND_BYTES, MEASURED_BAND_BYTES = 3 * GIB, GIB, GIB // 2
@@ -187,7 +189,8 @@ def graph_bytes(
     Each of ``sizes`` is captured for batches with prompts, and again for decoding where that many sequences can run.
     Of a model with MLA in every layer, the first graph's trial run allocates the up-projected chunk once more
     (`vllm/model_executor/layers/attention/mla_attention.py`, the branch without metadata), and start-up charges it:
-    4.1 GiB for the first six layers of DeepSeek-V3 at TP1, 2.2 at TP2. Kimi-Linear's charge does not hold it. What a
+    4.1 GiB for the first six layers of DeepSeek-V3 at TP1, 2.2 at TP2. Kimi-Linear's charge does not hold it. V4's
+    indexer does the same with its logits; the one row that there is took 0.36 GiB more, hence its wider band. What a
     captured exchange between data-parallel ranks adds is left to their band: it was 1.4 GiB in the one row there is.
     """
     if routed_experts(model) is None:
@@ -195,10 +198,12 @@ def graph_bytes(
     graphs = layers * (len(sizes) + sum(size <= max_num_seqs for size in sizes))
     if all(isinstance(layer.attention, GqaAttention) for layer in model.layers):
         return graphs * GRAPH_BYTES_MOE
+    first = 0
     if model.family == "deepseek_v4":
-        return max(graphs * GRAPH_BYTES_LATENT, GRAPH_BYTES_V4_LEAST)
-    every = all(isinstance(layer.attention, MlaAttention) for layer in model.layers)
-    return graphs * GRAPH_BYTES_LATENT + (expanded_bytes if every else 0)
+        first = V4_INDEXER_BYTES
+    elif all(isinstance(layer.attention, MlaAttention) for layer in model.layers):
+        first = expanded_bytes
+    return graphs * GRAPH_BYTES_LATENT + first
 
 
 def peak_bytes(
@@ -214,7 +219,7 @@ def peak_bytes(
     stream = 2 * tokens * model.hidden_size
     if model.family == "deepseek_v4":
         forward = round(V4_STREAMS * model.hyper_connections * stream)
-        forward += _v4_query_bytes(model, layout, tokens)
+        forward += _v4_attention_bytes(model, layout, tokens)
         forward += _v4_gather_bytes(model, tokens=tokens, max_model_len_tokens=max_model_len_tokens)
     else:
         forward = STREAMS * stream + _dense_intermediate_bytes(model, layout, tokens) + expanded
@@ -235,24 +240,26 @@ def _dense_intermediate_bytes(model: ModelSpec, layout: Layout, tokens: int) -> 
 
 
 def _expert_workspace_bytes(model: ModelSpec, layout: Layout, tokens: int) -> int:
-    """Two workspaces of a row for each token and expert, as wide as gate and up or the output, whichever is more.
-
-    V4's FP4 kernels take a third with expert parallelism (DeepSeek-V4-Flash, TP2: 0.4 GiB more than without).
-    """
+    """Two workspaces of a row for each token and expert, as wide as gate and up or the output, whichever is more."""
     moe = routed_experts(model)
     if moe is None:
         return 0
     columns = moe.intermediate if layout.ep > 1 else -(-moe.intermediate // layout.tp)
     width = moe.latent_width or model.hidden_size
     rows = min(tokens * layout.dp, MOE_CHUNK_TOKENS) * moe.experts_per_token
-    third = width if model.family == "deepseek_v4" and layout.ep > 1 else 0
-    return 2 * rows * (max(columns, width) + max(2 * columns, width) + third)
+    return 2 * rows * (max(columns, width) + max(2 * columns, width))
 
 
-def _v4_query_bytes(model: ModelSpec, layout: Layout, tokens: int) -> int:
+def _v4_attention_bytes(model: ModelSpec, layout: Layout, tokens: int) -> int:
+    """Queries and outputs of a layer. The kernel takes 64 or 128 heads, so a rank with fewer fills up a copy of its
+    queries (`vllm/models/deepseek_v4/attention.py`): more tensor parallelism saves little.
+    """
     # all V4 layers have the same heads
     shape = next(layer.attention for layer in model.layers if isinstance(layer.attention, V4Attention))
-    return 2 * tokens * shape.heads // layout.tp * shape.head_dim
+    heads = shape.heads // layout.tp
+    filled = next((count for count in V4_KERNEL_HEADS if heads <= count), heads)
+    queries = heads if heads == filled else heads + filled
+    return 2 * tokens * (queries + filled) * shape.head_dim
 
 
 def _v4_gather_bytes(model: ModelSpec, *, tokens: int, max_model_len_tokens: int) -> int:

@@ -50,7 +50,7 @@ args=(
   # admits more requests and shortens the steps that decoding waits for
   --max-num-batched-tokens 4096
   # about 70 requests in flight by Little's law; room for half as many again, up to a captured graph size; the
-  # pool holds 1,699 of the workload's mean length; each also costs logits and graph memory
+  # pool holds 1,694 of the workload's mean length; each also costs logits and graph memory
   --max-num-seqs 112
   # V4 encodes chats with its own code, not with a chat template
   --tokenizer-mode deepseek_v4
