@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -38,14 +38,18 @@ def each(function: Callable[[Work], Outcome], pieces: Sequence[Work], *, process
         yield from map(function, pieces)
         return
     copyreg.pickle(MappingProxyType, _pickled_proxy)
-    # forking a process that may have threads is not safe
-    with ProcessPoolExecutor(
-        max_workers=processes, mp_context=get_context("spawn"), initializer=_end_with_parent
-    ) as pool:
+    context = get_context("spawn")  # forking a process that may have threads is not safe
+    others = set(active_children())
+    with ProcessPoolExecutor(max_workers=processes, mp_context=context, initializer=_end_with_parent) as pool:
         try:
             yield from pool.map(function, pieces)
-        except BaseException:
-            pool.shutdown(wait=True, cancel_futures=True)
+        except BaseException:  # interrupted, failed, or nobody wants the rest: what runs is not waited for
+            pool.shutdown(wait=False, cancel_futures=True)
+            ours = set(active_children()) - others
+            for child in ours:
+                child.terminate()
+            for child in ours:
+                child.join()
             raise
 
 
