@@ -9,6 +9,7 @@ import click
 from roadworthy.cli.admin_completion import tenants
 from roadworthy.cli.admin_options import asks_gateway, given
 from roadworthy.cli.limit_options import LIMIT_COLUMNS, limit_cells, quota_options
+from roadworthy.core.units import format_bytes
 
 if TYPE_CHECKING:
     from roadworthy.adapters.admin_client import AdminClient
@@ -82,16 +83,19 @@ def _print(quotas: list[dict[str, Any]]) -> None:
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
     table.add_column("tenant", no_wrap=True)
-    for name in (*LIMIT_COLUMNS, "blocks held", "tokens today", "requests now"):
+    for name in (*LIMIT_COLUMNS, "KV held", "blocks", "tokens today", "requests now"):
         table.add_column(name, justify="right", no_wrap=True)
     for one in quotas:
-        table.add_row(one["tenant"], *limit_cells(one["limits"]), *_held(one["now"]))
+        table.add_row(one["tenant"], *limit_cells(one["limits"]), *_held(one["limits"], one["now"]))
     console().print(Fitting(table))
 
 
-def _held(now: dict[str, Any] | None) -> list[str]:
+def _held(limits: dict[str, Any], now: dict[str, Any] | None) -> list[str]:
+    """What is held: bytes and blocks, tokens of the day, requests. A quota's blocks are as many as its bytes hold, so
+    that bytes are told where there is a quota only."""
     if now is None:
-        return ["-", "-", "-"]
-    quota = now["blocks_quota"]
-    blocks = f"{now['blocks_held']:,}" if quota is None else f"{now['blocks_held']:,} of {quota:,}"
-    return [blocks, f"{now['tokens_today']:,}", f"{now['in_flight'] + now['waiting']:,}"]
+        return ["-", "-", "-", "-"]
+    held, quota = now["blocks_held"], now["blocks_quota"]
+    size = format_bytes(limits["kv_quota_bytes"] * held / quota) if quota and limits["kv_quota_bytes"] else "-"
+    blocks = f"{held:,}" if quota is None else f"{held:,} of {quota:,}"
+    return [size, blocks, f"{now['tokens_today']:,}", f"{now['in_flight'] + now['waiting']:,}"]
