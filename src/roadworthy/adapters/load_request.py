@@ -68,6 +68,11 @@ class BenchRequest:
         return next(iter(self.keys.values()), None)
 
     @property
+    def even_rate(self) -> bool:
+        """Whether requests are meant to come at one rate all along, unlike in waves, bursts, ramps and traces."""
+        return self.replay is None and self.workload.arrivals.pattern in ("poisson", "constant")
+
+    @property
     def priorities(self) -> Mapping[str, int]:
         """What to send as priority, by tenant."""
         return {tenant.id: tenant.priority for tenant in self.tenants} if self.send_priorities else {}

@@ -135,6 +135,7 @@ async def drive_once(
         result.records,
         request.sla,
         asked_rate_per_s=schedule.asked_rate_per_s,
+        even_rate=request.even_rate,
         client_cpu_ratio=cpu_ratio,
         client_lag=LatencySummary.of(result.lags_s),
         stalls_s=tuple(length_s for _, length_s in result.stalls_s),

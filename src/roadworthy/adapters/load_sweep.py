@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from roadworthy.adapters.event_loop import loop_factory
 from roadworthy.adapters.load_meter import Watcher, stop_on_signals
 from roadworthy.adapters.load_run import BenchRun, ask_target, drive_once
-from roadworthy.advise.gates import MAX_CLIENT_CPU_RATIO
+from roadworthy.advise.gates import CLIENT_GATE
 from roadworthy.bench.sweep import Decision, Outcome, RateSearch, decide, settled, surely_missed
 
 if TYPE_CHECKING:
@@ -122,8 +122,11 @@ async def _search(
         step = await _decided(level, sla, target, stop, watch)
         steps.append(step)
         told(step)
-        if step.run.client_cpu_ratio >= MAX_CLIENT_CPU_RATIO:
-            limited_by = f"the load generator used {step.run.client_cpu_ratio:.0%} of a core at {rate_per_s:g}/s"
+        slow_client = next(
+            (gate for gate in step.run.report.gates if gate.name == CLIENT_GATE and not gate.passed), None
+        )
+        if slow_client is not None and step.outcome != "met":
+            limited_by = f"at {rate_per_s:.3g}/s {slow_client.why}"
             break
         if not stop.is_set():
             search.tell(rate_per_s, step.outcome)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Verdict = Literal["met", "missed", "undecided"]
 
+CLIENT_GATE = "client healthy"
 MAX_CLIENT_LAG_P99_S = 0.050
 MAX_CLIENT_CPU_RATIO = 0.85
 MIN_ACHIEVED_RATIO = 0.95
@@ -59,7 +60,7 @@ def client_error_gates(records: Sequence[RequestRecord]) -> tuple[Gate, ...]:
     if not own:
         return ()
     why = f"{len(own):,} requests failed in the load generator itself ({own[0]}): raise its limits and run again"
-    return (Gate(name="client healthy", passed=False, why=why, otherwise="undecided"),)
+    return (Gate(name=CLIENT_GATE, passed=False, why=why, otherwise="undecided"),)
 
 
 def client_gate(
@@ -79,7 +80,7 @@ def client_gate(
     """
 
     def gate(passed: bool, why: str) -> Gate:
-        return Gate(name="client healthy", passed=passed, why=why, otherwise="undecided")
+        return Gate(name=CLIENT_GATE, passed=passed, why=why, otherwise="undecided")
 
     limit = format_duration(MAX_CLIENT_LAG_P99_S)
     if stalls_s:
@@ -154,8 +155,13 @@ def steady_window(records: Sequence[RequestRecord], done: Sequence[RequestRecord
     )
 
 
-def rate_gate(steady: SteadyWindow | None, asked_rate_per_s: float | None) -> Gate:
-    """Whether the service kept up with the load, and whether the load was the one that was asked for."""
+def rate_gate(steady: SteadyWindow | None, asked_rate_per_s: float | None, *, even: bool = True) -> Gate:
+    """Whether the service kept up with the load, and whether the load was the one that was asked for.
+
+    Args:
+        even: the rate is meant to hold all along. In waves, bursts, ramps and traces the mean says nothing of the
+            steady window, so that only the backlog is looked at.
+    """
 
     def gate(passed: bool | None, why: str) -> Gate:
         return Gate(name="asked rate", passed=passed, why=why)
@@ -167,7 +173,7 @@ def rate_gate(steady: SteadyWindow | None, asked_rate_per_s: float | None) -> Ga
     seen = f"{steady.completions:,} completed while {steady.arrivals:,} arrived in the steady window"
     if steady.ratio < MIN_ACHIEVED_RATIO and steady.arrivals - steady.completions > steady.chance:
         return gate(False, f"{seen} ({steady.ratio:.0%}, at least {MIN_ACHIEVED_RATIO:.0%} wanted): the backlog grows")
-    if not steady.offered(asked_rate_per_s):
+    if even and not steady.offered(asked_rate_per_s):
         rate_per_s = steady.arrivals_completed / steady.length_s
         return gate(
             None,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 import itertools
 import json
+import math
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -237,11 +238,15 @@ class TraceSchedule:
 
     @property
     def asked_rate_per_s(self) -> float | None:
-        """Requests a second of the whole replay; None for a trace of one moment."""
+        """Requests a second over what is replayed; None for a trace of one moment."""
         if not self._trace.timed:
             return self._profile.rate_per_s
-        times_s = list(self._times_s())
-        return (len(times_s) - 1) / times_s[-1] if len(times_s) > 1 and times_s[-1] > 0 else None
+        sent, last_s = 0, 0.0
+        for line, time_s in zip(self._trace.lines, self._times_s(), strict=True):
+            if sent >= (self._requests or math.inf) or time_s > (self._duration_s or math.inf):
+                break
+            sent, last_s = sent + max(1, len(line.turns)), time_s
+        return (sent - 1) / last_s if sent > 1 and last_s > 0 else None
 
     def first_turns(self) -> Iterator[PlannedRequest]:
         """The first request of every line, by time."""

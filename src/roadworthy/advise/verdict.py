@@ -111,6 +111,7 @@ def judge(
     sla: Sla,
     *,
     asked_rate_per_s: float | None = None,
+    even_rate: bool = True,
     client_cpu_ratio: float | None = None,
     client_lag: LatencySummary | None = None,
     stalls_s: Sequence[float] = (),
@@ -125,6 +126,7 @@ def judge(
     Args:
         sla: objectives; when it states none, ``objectives.DEFAULT_ACCEPTANCE`` applies and ``default_limits`` says so.
         asked_rate_per_s: nominal arrival rate; None when the load had none, and the rate gate then does not apply.
+        even_rate: the arrival rate is meant to be the same all along.
         client_cpu_ratio: share of one core that the load generator used; None in virtual time.
         client_lag: how late the load generator's loop got to what was due; None in virtual time.
         stalls_s: lengths of the times that the load generator stood still.
@@ -151,7 +153,7 @@ def judge(
 
     success = success_objective(len(done), len(counted), sla)
     latency = latency_objectives(sla, user_ttft, tpot)
-    kept_up = rate_gate(steady, asked_rate_per_s)
+    kept_up = rate_gate(steady, asked_rate_per_s, even=even_rate)
     goodput = goodput_objectives(sla, _rate(good, duration_s), attainment, offered=kept_up.passed is not None)
     gates = (
         complete_gate(partial),

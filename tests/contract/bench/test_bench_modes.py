@@ -37,7 +37,6 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The gates that wall time decides are opened: a busy machine must not decide a test."""
     monkeypatch.setattr("roadworthy.advise.gates.MAX_CLIENT_LAG_P99_S", 60.0)
     monkeypatch.setattr("roadworthy.advise.gates.MAX_CLIENT_CPU_RATIO", 100.0)
-    monkeypatch.setattr("roadworthy.adapters.load_sweep.MAX_CLIENT_CPU_RATIO", 100.0)
     monkeypatch.setattr("roadworthy.advise.gates.MIN_STEADY_ARRIVALS", 10**9)
 
 

@@ -20,7 +20,7 @@ from roadworthy.core.records import RequestRecord
 from roadworthy.spec.values import Sla
 from support.vllm_process import vllm_program
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(420)]  # importing vLLM takes a minute on a busy machine
 
 REQUESTS = 40
 
@@ -41,7 +41,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Path:
              "--random-range-ratio", "0.5", "--num-prompts", str(REQUESTS), "--request-rate", "80", "--ignore-eos",
              "--disable-tqdm", "--percentile-metrics", "ttft,tpot,itl,e2el", "--metric-percentiles", "50,90,95,99",
              "--save-result", "--save-detailed", "--result-dir", str(folder), "--result-filename", "theirs.json"],
-            env={**os.environ, "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}, check=True, timeout=110,
+            env={**os.environ, "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}, check=True, timeout=400,
             capture_output=True,
         )  # fmt: skip
     return folder / "theirs.json"

@@ -218,3 +218,5 @@ def test_times_in_some_lines_only_are_refused() -> None:
 def test_the_rate_of_a_replay_is_that_of_its_times() -> None:
     assert schedule(lines(*MOONCAKE)).asked_rate_per_s == pytest.approx(2 / 3.5)
     assert schedule(lines(*MOONCAKE), speed=2.0).asked_rate_per_s == pytest.approx(4 / 3.5)
+    assert schedule(lines(*MOONCAKE), requests=2).asked_rate_per_s == pytest.approx(1 / 2.0)
+    assert schedule(lines(MOONCAKE[0])).asked_rate_per_s is None

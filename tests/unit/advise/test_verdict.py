@@ -211,3 +211,18 @@ def test_a_prompt_load_generator_says_how_late_it_was() -> None:
     passed, why = gate(report, "client healthy")
     assert passed is True
     assert "reads P99 2 ms" in why
+
+
+def test_a_trace_that_ends_slowly_is_not_told_to_run_longer() -> None:
+    """Half of the requests in the first half second: the mean rate is no rate of any moment."""
+    uneven = [record(at / 1200) for at in range(600)] + [record(0.5 + at / 5) for at in range(600)]
+    asked = 1200 / 120.5
+    told = judge(uneven, STRICT, asked_rate_per_s=asked)
+    assert gate(told, "asked rate")[0] is None
+    assert gate(judge(uneven, STRICT, asked_rate_per_s=asked, even_rate=False), "asked rate")[0] is True
+
+
+def test_a_backlog_is_seen_in_a_trace_too() -> None:
+    falling_behind = [record(index / 16, ttft_s=0.1 + index * (1 / 12 - 1 / 16)) for index in range(1000)]
+    report = judge(falling_behind, Sla(success_ratio=1.0), asked_rate_per_s=16, even_rate=False)
+    assert gate(report, "asked rate")[0] is False
