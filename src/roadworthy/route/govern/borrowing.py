@@ -25,6 +25,8 @@ def remember(permit: HeldPermit) -> None:
     quota = seat.limits.kv_blocks
     if quota is None or permit.grant.charge.blocks > quota:
         return
+    if seat.to_own is None:
+        seat.to_own = deque()
     seat.to_own.append(permit)
     if len(seat.to_own) > 2 * seat.waiting + _SLACK:
         seat.to_own = deque(one for one in seat.to_own if one.waiting)

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from roadworthy.route.govern.permit import HeldPermit
 
 
+_NONE: deque[HeldPermit] = deque()
+"""What a line has that never had anything; nothing is put into it. An empty deque takes 600 bytes."""
+
+
 class Line:
     """One tenant's requests that wait in one class, and its counter there.
 
@@ -31,7 +35,7 @@ class Line:
         self.counter = 0.0
         self.key = -1.0  # of its valid entry in the heap
         self.live = 0
-        self.waiting: deque[HeldPermit] = deque()
+        self.waiting: deque[HeldPermit] = _NONE
 
 
 class FairClass:
@@ -80,6 +84,8 @@ class FairClass:
 
     def add(self, line: Line, permit: HeldPermit) -> None:
         """``permit`` waits from now on, last in its line."""
+        if line.waiting is _NONE:
+            line.waiting = deque()
         line.waiting.append(permit)
         self.count += 1
         if not line.live:

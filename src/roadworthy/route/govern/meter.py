@@ -67,9 +67,9 @@ class LocalMeter:
         tokens = charge.prompt_tokens + charge.output_tokens
         if limits.daily_tokens is not None and used + tokens > limits.daily_tokens:
             raise refusals.daily(tenant_id, used, tokens, limits.daily_tokens, (day + 1) * DAY_S - wall_s)
+        now_us = int(now_s * 1e6)
         limit = limits.requests_per_minute
         if limit is not None:
-            now_us = int(now_s * 1e6)
             if limit != per_minute:
                 per_minute, requests_us = limit, min(requests_us, now_us + MINUTE_US)
             requests_us = (requests_us if requests_us > now_us else now_us) + MINUTE_US // limit
@@ -77,7 +77,6 @@ class LocalMeter:
                 raise refusals.rate(tenant_id, limit, requests_us - now_us - MINUTE_US)
         limit = limits.tokens_per_minute
         if limit is not None:
-            now_us = int(now_s * 1e6)
             if limit != tokens_per_minute:
                 tokens_per_minute, tokens_us = limit, min(tokens_us, now_us + MINUTE_US)
             tokens_us = (tokens_us if tokens_us > now_us else now_us) + tokens * MINUTE_US // limit

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from sys import intern
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ from roadworthy.route.govern.footprint import OutputLengths
 from roadworthy.route.govern.values import Limits
 
 if TYPE_CHECKING:
+    from collections import deque
     from collections.abc import Container
 
     from roadworthy.route.govern.fair import FairClass, Line
@@ -28,6 +28,10 @@ MODELS_REMEMBERED = 64
 """Models of one tenant whose answers' lengths are remembered; a name costs a client nothing to invent."""
 
 
+_WEIGHTS: dict[float, float] = {}
+"""One object for each weight there is, as ``values`` does with limits."""
+
+
 def may_use(tenant: Tenant, model: str) -> bool:
     """Whether ``tenant``'s list of models, if it has one, names ``model``."""
     return not tenant.models or model in tenant.models
@@ -41,7 +45,8 @@ class Seat:
         own_rank, own_line, own_fair: its place in the class that its priority gives it. Nearly all requests take it,
             and among ten thousand tenants each thing that need not be looked at is a miss of the cache less.
         lines: by rank, its places in other classes.
-        to_own: borrowed requests that wait, oldest first; each becomes the tenant's own when ``freed_blocks`` cover it.
+        to_own: borrowed requests that wait, oldest first, None while there never were any; each becomes the tenant's
+            own when ``freed_blocks`` cover it.
         freed_blocks: of the quota, given back by requests of the tenant since, and not yet passed on.
     """
 
@@ -60,7 +65,7 @@ class Seat:
         self._answers: list[int] = []
         self._answers_of = ""
         self.lines: dict[int, tuple[FairClass, Line]] = {}
-        self.to_own: deque[HeldPermit] = deque()
+        self.to_own: deque[HeldPermit] | None = None
         self.freed_blocks = 0
         self.waiting = 0
         self.own_rank = None
@@ -69,7 +74,7 @@ class Seat:
     def follow(self, tenant: Tenant, shape: BlockShape | None) -> None:
         """The tenant is as ``tenant`` says from now on; what waits keeps its place."""
         self.tenant = tenant
-        self.weight = tenant.weight
+        self.weight = _WEIGHTS.setdefault(tenant.weight, tenant.weight) if len(_WEIGHTS) < 4096 else tenant.weight
         self.priority = tenant.priority
         if self.own_rank is not None and self.own_rank != tenant.priority:
             self.own_rank = None
@@ -77,7 +82,7 @@ class Seat:
         self.models: Container[str] | None = (models if len(models) <= _FEW else frozenset(models)) or None
         self.limits = Limits.of(tenant, shape)
         for fair, _ in self.lines.values():
-            fair.line(tenant.id, tenant.weight)
+            fair.line(tenant.id, self.weight)
 
     def place(self, rank: int, room: WaitingRoom) -> tuple[FairClass, Line]:
         """The class of ``rank``, and the tenant's line there."""

@@ -108,12 +108,24 @@ class Limits:
         block_bytes = shape.block_bytes if shape is not None else None
         quota = tenant.kv_quota_bytes
         return cls(
-            concurrency=tenant.concurrency,
-            requests_per_minute=tenant.requests_per_minute,
-            tokens_per_minute=tenant.tokens_per_minute,
-            daily_tokens=tenant.daily_tokens,
-            kv_blocks=quota // block_bytes if quota is not None and block_bytes else None,
+            concurrency=_one(tenant.concurrency),
+            requests_per_minute=_one(tenant.requests_per_minute),
+            tokens_per_minute=_one(tenant.tokens_per_minute),
+            daily_tokens=_one(tenant.daily_tokens),
+            kv_blocks=_one(quota // block_bytes) if quota is not None and block_bytes else None,
         )
+
+
+_NUMBERS: dict[int, int] = {}
+_NUMBERS_KEPT = 4096
+
+
+def _one(number: int | None) -> int | None:
+    """The same number, as one object for all who have it: thousands of tenants have few different limits, and a number
+    that lies somewhere of its own is not in the cache when it is asked for."""
+    if number is None or len(_NUMBERS) >= _NUMBERS_KEPT:
+        return number
+    return _NUMBERS.setdefault(number, number)
 
 
 @dataclass(slots=True)  # by position too: keywords cost a third more, twice for every request
