@@ -27,12 +27,13 @@ from roadworthy.core.latency import percentile
 from roadworthy.plan.search import make_plan
 from roadworthy.simulate.governed import Governance
 from roadworthy.simulate.loads import Mix
-from roadworthy.simulate.run import SimulatedRun, simulate
+from roadworthy.simulate.run import simulate
 from roadworthy.simulate.standing import OUTPUT_WORK, PROMPT_WORK, served_tokens
 from roadworthy.spec.load import load_text
 from roadworthy.spec.values import Deployment, Quantiles, RequestProfile, Tenant
 
 if TYPE_CHECKING:
+    from roadworthy.simulate.result import SimulatedRun
     from roadworthy.twin.config import TwinConfig
 
 DOCUMENT = """

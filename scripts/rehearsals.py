@@ -28,12 +28,13 @@ from roadworthy.plan.search import make_plan
 from roadworthy.simulate.governed import Governance
 from roadworthy.simulate.loads import Mix, Phase, Phased
 from roadworthy.simulate.outages import Outage
-from roadworthy.simulate.run import SimulatedRun, routing_of, simulate
+from roadworthy.simulate.run import routing_of, simulate
 from roadworthy.spec.load import load_text
 from roadworthy.spec.values import Quantiles, RequestProfile
 
 if TYPE_CHECKING:
     from roadworthy.core.records import RequestRecord
+    from roadworthy.simulate.result import SimulatedRun
     from roadworthy.spec.values import Deployment
     from roadworthy.twin.config import TwinConfig
 

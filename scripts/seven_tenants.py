@@ -33,13 +33,14 @@ from roadworthy.core.latency import percentile
 from roadworthy.plan.search import make_plan
 from roadworthy.simulate.governed import Governance
 from roadworthy.simulate.loads import Mix, Phase, Phased
-from roadworthy.simulate.run import SimulatedRun, simulate
+from roadworthy.simulate.run import simulate
 from roadworthy.simulate.standing import jain_index
 from roadworthy.spec.load import load_text
 from roadworthy.spec.values import Quantiles, RequestProfile, Sessions, Tenant
 
 if TYPE_CHECKING:
     from roadworthy.advise.arrivals import Schedule
+    from roadworthy.simulate.result import SimulatedRun
     from roadworthy.spec.values import Deployment
     from roadworthy.twin.config import TwinConfig
 

@@ -125,7 +125,7 @@ def command(
     else:
         _print_report(judged, others)
     if html is not None:
-        _write_page(judged, html)
+        _write_page(judged, others, html)
     return judged.report.exit_code
 
 
@@ -177,11 +177,13 @@ def _print_report(judged: JudgedRun, variants: Sequence[JudgedRun]) -> None:
             click.echo(line)
 
 
-def _write_page(judged: JudgedRun, path: Path) -> None:
+def _write_page(judged: JudgedRun, variants: Sequence[JudgedRun], path: Path) -> None:
     from roadworthy import __version__
     from roadworthy.adapters.files import write_atomically
     from roadworthy.bench.report_html import render_html
 
     title = f"{judged.planned.deployment.name} in virtual time"
-    write_atomically(path, render_html(title, (judged.section("Virtual time"),), generator=f"roadworthy {__version__}"))
+    sections = [judged.section("Virtual time")]
+    sections += [one.section(f"What if: {one.variant.name}") for one in variants if one.variant is not None]
+    write_atomically(path, render_html(title, sections, generator=f"roadworthy {__version__}"))
     click.echo(f"wrote {path}", err=True)

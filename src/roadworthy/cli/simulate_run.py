@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from roadworthy.cli.wiring import Planned
     from roadworthy.route.settings import RoutingSettings
     from roadworthy.simulate.compare import PolicyResult
-    from roadworthy.simulate.run import SimulatedRun
+    from roadworthy.simulate.result import SimulatedRun
     from roadworthy.simulate.standing import TenantStanding
     from roadworthy.simulate.trial import Trial
     from roadworthy.simulate.what_if import Variant

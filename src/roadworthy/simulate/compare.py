@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Literal, get_args
 from roadworthy.core.latency import percentile
 from roadworthy.route.settings import Policy, RoutingSettings
 from roadworthy.route.values import Decision
-from roadworthy.simulate.run import SimulatedRun, simulate
+from roadworthy.simulate.run import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from roadworthy.advise.arrivals import Arrivals
     from roadworthy.route.values import EndpointView, RouteRequest
+    from roadworthy.simulate.result import SimulatedRun
     from roadworthy.twin.config import TwinConfig
 
 Compared = Literal["round-robin", Policy]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from roadworthy.simulate.counters import added
-from roadworthy.simulate.run import SimulatedRun
+from roadworthy.simulate.result import SimulatedRun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
@@ -27,16 +27,16 @@ from roadworthy.simulate.flight import Flight, Gate, OpenGate
 from roadworthy.simulate.gaps import weighted_percentile_s
 from roadworthy.simulate.log import RunLog
 from roadworthy.simulate.prompts import BYTES_PER_TOKEN, prompt_keys
+from roadworthy.simulate.result import Preempted, SimulatedRun
 from roadworthy.simulate.timetable import Timetable
 from roadworthy.twin.requests import TwinRequest
 
 if TYPE_CHECKING:
     from roadworthy.advise.arrivals import PlannedRequest, Schedule
-    from roadworthy.core.records import RequestRecord
     from roadworthy.simulate.outages import EngineFault, Outage
     from roadworthy.spec.values import Deployment
     from roadworthy.twin.config import TwinConfig
-    from roadworthy.twin.requests import EngineStats, Finished
+    from roadworthy.twin.requests import Finished
 
 TICK_S = 0.25
 """How often a queue is looked at though nothing has ended: for deadlines, and for who has aged into another class."""
@@ -54,34 +54,6 @@ class Pick(Protocol):
     def __call__(
         self, endpoints: Sequence[EndpointView], request: RouteRequest, *, tried: Collection[str]
     ) -> Decision: ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class SimulatedRun:
-    """What came of a run. ``utilisation_ratio`` is the mean share of time that a pipeline stage computed, from the
-    first arrival to the last token; ``engines`` are the counters of each twin at the end; ``chosen_by`` counts what
-    tipped the scales of each routing decision."""
-
-    log: RunLog
-    engines: tuple[EngineStats, ...]
-    utilisation_ratio: float
-    chosen_by: Mapping[ChosenBy, int] = field(default_factory=dict)
-
-    @cached_property
-    def records(self) -> tuple[RequestRecord, ...]:
-        """Every request as `bench` would have measured it, in the order of ends."""
-        return tuple(self.log.records())
-
-    @property
-    def preemptions(self) -> int:
-        return sum(engine.preemptions for engine in self.engines)
-
-    @property
-    def cached_ratio(self) -> float:
-        """Share of all prompt tokens that were not computed because an engine held them; 0 without any prompt."""
-        log = self.log
-        prompt_tokens = sum([n_in for n_in, error in zip(log.n_in, log.error, strict=True) if not error])
-        return sum(log.cached) / prompt_tokens if prompt_tokens else 0.0
 
 
 def simulate(
@@ -127,10 +99,6 @@ def simulate(
     )
     run.to_the_end()
     return run.result()
-
-
-class Preempted(Exception):
-    """A run that was to go on only as long as no engine preempts."""
 
 
 class _Run:

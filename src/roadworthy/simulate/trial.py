@@ -11,13 +11,14 @@ from roadworthy.advise.arrivals import Arrivals
 from roadworthy.advise.mixes import session_kinds
 from roadworthy.core.errors import SpecError
 from roadworthy.simulate.governed import Governance
-from roadworthy.simulate.run import Preempted, routing_of, simulate
+from roadworthy.simulate.result import Preempted
+from roadworthy.simulate.run import routing_of, simulate
 from roadworthy.simulate.what_if import ALL
 
 if TYPE_CHECKING:
     from roadworthy.route.settings import RoutingSettings
     from roadworthy.simulate.outages import EngineFault, Outage
-    from roadworthy.simulate.run import SimulatedRun
+    from roadworthy.simulate.result import SimulatedRun
     from roadworthy.spec.values import Deployment, RequestProfile, Tenant
     from roadworthy.twin.config import TwinConfig
 

@@ -12,13 +12,14 @@ from roadworthy.advise.arrivals import Arrivals
 from roadworthy.simulate.governed import Governance
 from roadworthy.simulate.loads import Mix
 from roadworthy.simulate.outages import Outage
-from roadworthy.simulate.run import TICK_S, SimulatedRun, simulate
+from roadworthy.simulate.run import TICK_S, simulate
 from roadworthy.spec.governance_values import GovernanceSpec, QueueSpec
 from roadworthy.spec.values import Deployment, ModelRef, Quantiles, RequestProfile, Sessions, Tenant
 from support.twin import config
 
 if TYPE_CHECKING:
     from roadworthy.core.records import RequestRecord
+    from roadworthy.simulate.result import SimulatedRun
 
 SHORT = RequestProfile(
     prompt_tokens=Quantiles(p50=40, p90=90, p99=200), output_tokens=Quantiles(p50=10, p90=30, p99=60)

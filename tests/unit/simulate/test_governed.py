@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from roadworthy.advise.arrivals import Arrivals
 from roadworthy.simulate.governed import Governance
 from roadworthy.simulate.loads import Mix
-from roadworthy.simulate.run import SimulatedRun, simulate
+from roadworthy.simulate.run import simulate
 from roadworthy.simulate.standing import served_tokens
 from roadworthy.spec.load import load_text
 from roadworthy.spec.values import Deployment, Quantiles, RequestProfile, Tenant
 from support.twin import config
+
+if TYPE_CHECKING:
+    from roadworthy.simulate.result import SimulatedRun
 
 LOAD = RequestProfile(
     prompt_tokens=Quantiles(p50=40, p90=60, p99=80), output_tokens=Quantiles(p50=20, p90=30, p99=40), rate_per_s=10.0

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
 from roadworthy.advise.arrivals import Arrivals
 from roadworthy.core.errors import SpecError
 from roadworthy.simulate.outages import Outage, parse_fault
-from roadworthy.simulate.run import SimulatedRun, simulate
+from roadworthy.simulate.run import simulate
 from roadworthy.spec.values import Quantiles, RequestProfile
 from support.twin import config, step_time
+
+if TYPE_CHECKING:
+    from roadworthy.simulate.result import SimulatedRun
 
 LOAD = RequestProfile(
     prompt_tokens=Quantiles(p50=40, p90=60, p99=80), output_tokens=Quantiles(p50=60, p90=80, p99=90), rate_per_s=20.0

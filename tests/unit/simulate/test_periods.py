@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from roadworthy.advise.arrivals import Arrivals
 from roadworthy.simulate.periods import PERIOD_REQUESTS, periods_of, pooled
-from roadworthy.simulate.run import SimulatedRun, simulate
+from roadworthy.simulate.run import simulate
 from roadworthy.spec.values import Quantiles, RequestProfile
 from support.twin import config
+
+if TYPE_CHECKING:
+    from roadworthy.simulate.result import SimulatedRun
 
 LOAD = RequestProfile(
     prompt_tokens=Quantiles(p50=40, p90=60, p99=80), output_tokens=Quantiles(p50=10, p90=20, p99=30), rate_per_s=20.0

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
 from roadworthy.advise.arrivals import Arrivals
 from roadworthy.route.pick import least_load
 from roadworthy.route.values import Decision, EndpointView, RouteRequest
-from roadworthy.simulate.run import SimulatedRun, simulate
+from roadworthy.simulate.run import simulate
 from roadworthy.spec.values import Quantiles, RequestProfile, Sessions, Tenant
 from support.twin import STEP_S, config, step_time
+
+if TYPE_CHECKING:
+    from roadworthy.simulate.result import SimulatedRun
 
 SHORT = RequestProfile(
     prompt_tokens=Quantiles(p50=40, p90=60, p99=80), output_tokens=Quantiles(p50=10, p90=20, p99=30), rate_per_s=20.0

@@ -9,13 +9,14 @@ import pytest
 
 from roadworthy.core.errors import SpecError
 from roadworthy.simulate.outages import Outage
-from roadworthy.simulate.run import SimulatedRun, simulate
+from roadworthy.simulate.run import simulate
 from roadworthy.simulate.trial import Trial, arrivals_of, run_trial
 from roadworthy.simulate.what_if import ALL
 from roadworthy.spec.load import load_text
 from support.twin import config
 
 if TYPE_CHECKING:
+    from roadworthy.simulate.result import SimulatedRun
     from roadworthy.twin.config import TwinConfig
 
 DOCUMENT = """
