@@ -14,6 +14,7 @@ What this file adds to a store is the same for all of them:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -25,13 +26,17 @@ from roadworthy.route.govern.gcra import used_units
 from roadworthy.route.govern.values import DAY_S, Grant, Held
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from roadworthy.route.govern.values import Charge, Limits
 
 TTL_S = 30.0
 ANSWER_TIMEOUT_S = 0.5
-"""A store that takes longer for one step counts as gone."""
+"""A store that answers nothing for so long while it is asked counts as gone."""
+
+LOOKS = 5
+"""It is looked at so often within that time, and each look has to find nothing: a process that was itself held up, on a
+busy machine or by garbage, comes late to one of them and finds the answers there."""
 
 PROBE_EVERY_S = 0.25
 MOST_OWED = 100_000
@@ -39,6 +44,8 @@ MOST_OWED = 100_000
 
 MOST = 2**32
 """Tokens and blocks of one request: an engine whose count is absurd must not break what is counted."""
+
+PAID_TOGETHER = 64
 
 FRESH_S = 2.0
 """For so long the ledger's sums of a day are used for further tenants of a store that came back empty."""
@@ -54,15 +61,18 @@ LOST = 2
 
 
 class Store(Protocol):
-    """Five atomic steps; times are whole microseconds. Every method raises Temporary when the store fails."""
+    """Five atomic steps; times are whole microseconds. What a step answers, or Temporary when the store fails, comes
+    with the future."""
 
-    async def acquire(self, lease_id: str, charge: Charge, limits: Limits, *, ttl_us: int, seed: int) -> Reply: ...
-    async def settle(self, tenant_id: str, lease_id: str, tokens: int) -> Reply: ...
-    async def renew(self, tenant_id: str, grants: Sequence[Grant], *, ttl_us: int, seed: int) -> Reply: ...
-    async def held(self, tenant_id: str, *, seed: int) -> Reply: ...
-    async def probe(self) -> None: ...
+    def acquire(
+        self, lease_id: str, charge: Charge, limits: Limits, *, ttl_us: int, seed: int
+    ) -> asyncio.Future[Reply]: ...
+    def settle(self, tenant_id: str, lease_id: str, tokens: int) -> asyncio.Future[Reply]: ...
+    def renew(self, tenant_id: str, grants: Sequence[Grant], *, ttl_us: int, seed: int) -> asyncio.Future[Reply]: ...
+    def held(self, tenant_id: str, *, seed: int) -> asyncio.Future[Reply]: ...
+    def probe(self) -> asyncio.Future[Reply]: ...
     async def give_up(self) -> None:
-        """Abandon what is under way; the next step begins anew."""
+        """Abandon what is under way, and do none of it that has not begun; the next step begins anew."""
 
     async def close(self) -> None: ...
 
@@ -95,6 +105,10 @@ class SharedMeter:
         self._say = say
         self._owed: deque[tuple[str, str, int]] = deque(maxlen=MOST_OWED)
         self._recovering: asyncio.Task[None] | None = None
+        self._pending: set[asyncio.Future[Reply]] = set()
+        self._answers = 0
+        self._silent_looks = 0
+        self._looking: asyncio.TimerHandle | None = None
         self._sums: tuple[float, int, dict[str, int]] = (-FRESH_S, 0, {})
 
     @property
@@ -173,41 +187,62 @@ class SharedMeter:
 
     async def look(self) -> None:
         """Find out whether the store answers; ``failing`` tells."""
-        try:
-            async with asyncio.timeout(self._answer_timeout_s):
-                await self._store.probe()
-        except TimeoutError:
-            await self._lose(Temporary(f"the store of limits did not answer within {self._answer_timeout_s:g} s"))
-        except Temporary as error:
-            await self._lose(error)
+        with contextlib.suppress(Temporary):
+            await self._ask(self._store.probe)
 
     async def close(self) -> None:
         if self._recovering is not None:
             self._recovering.cancel()
             await asyncio.gather(self._recovering, return_exceptions=True)
+        if self._looking is not None:
+            self._looking.cancel()
         await self._store.close()
 
-    async def _ask(self, step: Callable[..., Awaitable[Reply]], *arguments: object, **named: object) -> Reply:
+    async def _ask(self, step: Callable[..., asyncio.Future[Reply]], *arguments: object, **named: object) -> Reply:
         if self.failing:
             raise Temporary(self.failing)
         try:
-            async with asyncio.timeout(self._answer_timeout_s):
-                return await step(*arguments, **named)
-        except TimeoutError as error:
-            lost = Temporary(f"the store of limits did not answer within {self._answer_timeout_s:g} s")
-            await self._lose(lost)
-            raise lost from error
+            return await self._watched(step(*arguments, **named))
         except Temporary as error:
-            await self._lose(error)
+            self._lose(error)
             raise
 
-    async def _lose(self, error: Temporary) -> None:
+    def _watched(self, answer: asyncio.Future[Reply]) -> asyncio.Future[Reply]:
+        """``answer``, which becomes Temporary when the store falls silent."""
+        self._pending.add(answer)
+        answer.add_done_callback(self._answered)
+        if self._looking is None:
+            self._silent_looks = 0
+            self._look_later()
+        return answer
+
+    def _answered(self, answer: asyncio.Future[Reply]) -> None:
+        self._pending.discard(answer)
+        self._answers += 1
+
+    def _look_later(self) -> None:
+        seen, loop = self._answers, asyncio.get_running_loop()
+        self._looking = loop.call_later(self._answer_timeout_s / LOOKS, self._look, seen)
+
+    def _look(self, seen: int) -> None:
+        self._looking = None
+        if not self._pending:
+            return
+        self._silent_looks = self._silent_looks + 1 if self._answers == seen else 0
+        if self._silent_looks < LOOKS:
+            self._look_later()
+            return
+        error = Temporary(f"the store of limits did not answer within {self._answer_timeout_s:g} s")
+        for answer in tuple(self._pending):
+            if not answer.done():
+                answer.set_exception(error)
+
+    def _lose(self, error: Temporary) -> None:
         if self.failing:
             return
         self.failing = str(error)
         self._say(f"limits: {error}")
         self._recover()
-        await self._store.give_up()
 
     def _owe(self, tenant_id: str, lease_id: str, tokens: int) -> None:
         self._owed.append((tenant_id, lease_id, tokens))
@@ -219,12 +254,13 @@ class SharedMeter:
 
     async def _until_well(self) -> None:
         while self.failing or self._owed:
+            if self.failing:
+                await self._store.give_up()
             await asyncio.sleep(PROBE_EVERY_S)
             try:
-                async with asyncio.timeout(self._answer_timeout_s):
-                    await self._store.probe()
-            except (Temporary, TimeoutError):
-                await self._store.give_up()
+                await self._watched(self._store.probe())
+            except Temporary as error:
+                self._lose(error)
                 continue
             if self.failing:
                 self.failing = ""
@@ -232,14 +268,19 @@ class SharedMeter:
             await self._pay()
 
     async def _pay(self) -> None:
+        """Send what is owed, some at a time; what cannot be sent stays owed."""
         while self._owed and not self.failing:
-            debt = self._owed.popleft()
+            debts = [self._owed.popleft() for _ in range(min(PAID_TOGETHER, len(self._owed)))]
             try:
-                await self._ask(self._store.settle, *debt)
-            except (Temporary, asyncio.CancelledError) as error:
-                self._owed.appendleft(debt)
-                if isinstance(error, asyncio.CancelledError):
-                    raise
+                told = await asyncio.gather(
+                    *(self._ask(self._store.settle, *debt) for debt in debts), return_exceptions=True
+                )
+            except asyncio.CancelledError:
+                self._owed.extend(debts)
+                raise
+            self._owed.extend(
+                debt for debt, one in zip(debts, told, strict=True) if isinstance(one, BaseException)
+            )  # fmt: skip
 
     async def _used_on(self, day: int, tenant_id: str) -> int:
         """What the ledger says that the tenant used on ``day``, 0 without a ledger. Raises Temporary."""

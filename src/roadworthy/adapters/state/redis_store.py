@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from roadworthy.adapters.state.meter import Reply
     from roadworthy.route.govern.values import Charge, Grant, Limits
 
-CONNECT_TIMEOUT_S = 0.4
-STEPS = ("acquire", "settle", "renew", "held")
+CONNECT_TIMEOUT_S = 5.0
+"""Who asks has given up long before; this only ends an attempt that nobody waits for any more."""
+
+STEPS = ("acquire", "settle", "renew", "held", "probe")
 MOST_TOGETHER = 256
 """Steps of one round trip: a store serves nobody else while it works on what came in at once."""
 
@@ -70,8 +72,10 @@ class RedisStore:
         self._under_way: list[_Step] = []
         self._sending: asyncio.Task[None] | None = None
 
-    async def acquire(self, lease_id: str, charge: Charge, limits: Limits, *, ttl_us: int, seed: int) -> Reply:
-        return await self._ask(
+    def acquire(
+        self, lease_id: str, charge: Charge, limits: Limits, *, ttl_us: int, seed: int
+    ) -> asyncio.Future[Reply]:
+        return self._ask(
             "acquire", charge.tenant_id, seed,
             lease_id, charge.prompt_tokens, charge.output_tokens, charge.blocks, ttl_us,
             *(
@@ -83,10 +87,10 @@ class RedisStore:
             ),
         )  # fmt: skip
 
-    async def settle(self, tenant_id: str, lease_id: str, tokens: int) -> Reply:
-        return await self._ask("settle", tenant_id, -1, lease_id, tokens)
+    def settle(self, tenant_id: str, lease_id: str, tokens: int) -> asyncio.Future[Reply]:
+        return self._ask("settle", tenant_id, -1, lease_id, tokens)
 
-    async def renew(self, tenant_id: str, grants: Sequence[Grant], *, ttl_us: int, seed: int) -> Reply:
+    def renew(self, tenant_id: str, grants: Sequence[Grant], *, ttl_us: int, seed: int) -> asyncio.Future[Reply]:
         leases: list[Any] = []
         for grant in grants:
             charge = grant.charge
@@ -94,16 +98,13 @@ class RedisStore:
                 grant.lease_id, grant.epoch, charge.prompt_tokens, charge.output_tokens, charge.blocks,
                 int(grant.borrowed), grant.day,
             )  # fmt: skip
-        return await self._ask("renew", tenant_id, seed, ttl_us, *leases)
+        return self._ask("renew", tenant_id, seed, ttl_us, *leases)
 
-    async def held(self, tenant_id: str, *, seed: int) -> Reply:
-        return await self._ask("held", tenant_id, seed)
+    def held(self, tenant_id: str, *, seed: int) -> asyncio.Future[Reply]:
+        return self._ask("held", tenant_id, seed)
 
-    async def probe(self) -> None:
-        try:
-            await self._client.ping()
-        except (RedisError, OSError) as error:
-            raise trouble(self.place, error) from error
+    def probe(self) -> asyncio.Future[Reply]:
+        return self._ask("probe", "", 0)
 
     async def give_up(self) -> None:
         if self._sending is not None:

@@ -73,24 +73,26 @@ class SqlStore:
         self._stop = False
         self._thread: threading.Thread | None = None
 
-    async def acquire(self, lease_id: str, charge: Charge, limits: Limits, *, ttl_us: int, seed: int) -> Reply:
-        return await self._ask(
+    def acquire(
+        self, lease_id: str, charge: Charge, limits: Limits, *, ttl_us: int, seed: int
+    ) -> asyncio.Future[Reply]:
+        return self._ask(
             charge.tenant_id, lambda on: sql_steps.acquire(on, lease_id, charge, limits, ttl_us=ttl_us, seed=seed)
         )
 
-    async def settle(self, tenant_id: str, lease_id: str, tokens: int) -> Reply:
-        return await self._ask(tenant_id, lambda on: sql_steps.settle(on, tenant_id, lease_id, tokens))
+    def settle(self, tenant_id: str, lease_id: str, tokens: int) -> asyncio.Future[Reply]:
+        return self._ask(tenant_id, lambda on: sql_steps.settle(on, tenant_id, lease_id, tokens))
 
-    async def renew(self, tenant_id: str, grants: Sequence[Grant], *, ttl_us: int, seed: int) -> Reply:
-        return await self._ask(
+    def renew(self, tenant_id: str, grants: Sequence[Grant], *, ttl_us: int, seed: int) -> asyncio.Future[Reply]:
+        return self._ask(
             tenant_id, lambda on: sql_steps.renew(on, tenant_id, grants, ttl_us=ttl_us, seed=seed)
         )  # fmt: skip
 
-    async def held(self, tenant_id: str, *, seed: int) -> Reply:
-        return await self._ask(tenant_id, lambda on: sql_steps.held(on, tenant_id, seed=seed))
+    def held(self, tenant_id: str, *, seed: int) -> asyncio.Future[Reply]:
+        return self._ask(tenant_id, lambda on: sql_steps.held(on, tenant_id, seed=seed))
 
-    async def probe(self) -> None:
-        await self._ask("", lambda on: [on.now_us()])
+    def probe(self) -> asyncio.Future[Reply]:
+        return self._ask("", lambda on: [on.now_us()])
 
     async def give_up(self) -> None:
         with self._told:
@@ -111,7 +113,7 @@ class SqlStore:
             self._session.interrupt()
             await asyncio.to_thread(thread.join, 5.0)
 
-    async def _ask(self, tenant_id: str, step: Callable[[sql_steps.Connection], Reply]) -> Reply:
+    def _ask(self, tenant_id: str, step: Callable[[sql_steps.Connection], Reply]) -> asyncio.Future[Reply]:
         asked = _Asked(tenant_id, step)
         with self._told:
             self._asked.append(asked)
@@ -119,7 +121,7 @@ class SqlStore:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="limits", daemon=True)
             self._thread.start()
-        return await asked.answer
+        return asked.answer
 
     def _run(self) -> None:
         while together := self._next():
