@@ -207,7 +207,8 @@ async def drive(service: Service, count: int, outcome: Outcome, rng: Random) -> 
     await asyncio.sleep(0.3)
     crowd = Crowd(port=service.port, half=count // 2)
     killer = asyncio.create_task(kill_one(service, crowd, holders, outcome))
-    await crowd.run(plans(count, 0.1, rng, key=KEY), CLIENTS)
+    # a few more than one in ten leave: some of them are cut by the kill before they can
+    await crowd.run(plans(count, count // 10 + CLIENTS // 2, rng, key=KEY), CLIENTS)
     await killer
     return [*crowd.seen, *await holders.stop()]
 

@@ -61,9 +61,9 @@ class Plan:
         return head.encode() + body
 
 
-def plans(count: int, leave_ratio: float, rng: Random, *, key: str) -> Iterator[Plan]:
-    """``count`` requests, of which exactly ``leave_ratio`` leave, spread evenly; one in ten is no stream."""
-    leaving = set(rng.sample(range(count), round(count * leave_ratio)))
+def plans(count: int, leave: int, rng: Random, *, key: str) -> Iterator[Plan]:
+    """``count`` requests, ``leave`` of whose clients go early, spread evenly; one in ten is no stream."""
+    leaving = set(rng.sample(range(count), leave))
     for at in range(count):
         tokens = rng.randint(1, 40)
         leaves = at in leaving

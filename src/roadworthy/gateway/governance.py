@@ -43,6 +43,9 @@ _ENDINGS: dict[str, Ending] = {
     "client_left": "cancelled",
     "client_stalled": "cancelled",
 }
+EXPIRED_AT_ONCE = 200
+"""Requests that are turned away in one turn of the loop."""
+
 _UNBOUNDED = Limits()
 _UNKNOWN: Any = object()
 
@@ -287,8 +290,16 @@ class Governance:
         """Called several times a second."""
         self._local.wall_offset_s = time.time() - now_s
         if self.governor.waiting:
-            self._turn_away(self.governor.expired(now_s), now_s)
+            self._give_up()
             self._wake()
+
+    def _give_up(self) -> None:
+        """Turn away who has waited too long, so many in one turn of the loop that streams go on."""
+        now_s = self._now_s()
+        away = self.governor.expired(now_s, most=EXPIRED_AT_ONCE)
+        self._turn_away(away, now_s)
+        if len(away) == EXPIRED_AT_ONCE:
+            asyncio.get_running_loop().call_soon(self._give_up)
 
     # what may change
 
