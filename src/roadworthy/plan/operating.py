@@ -170,9 +170,10 @@ class Engine:
         Prompts that overlap share their rounds, since each batch may carry one; a run of slow rounds ends when no
         prompt is left and none came in the last round. With ``ends`` the chance of that and ``begins`` that of an
         arrival in a plain round, ``chance = begins / (ends + begins)``. Rounds differ: with what prompts add to them
-        gamma distributed, none comes in one with ``exp(-rate * plain) * (1 + c * rate * added) ** (-1 / c)``. A prompt
-        of several pieces stays for as many rounds; then the slow rounds are a queue with a server for everyone, empty
-        with ``exp(-rate * pieces * slow)``, whatever the lengths.
+        gamma distributed, none comes in one with ``exp(-rate * plain) * (1 + c * rate * added) ** (-1 / c)``. The
+        pieces of a prompt follow each other through the stages, each in the next batch, so that one of many pieces
+        stays for ``rounds = pieces / stages``; then the slow rounds are a queue with a server for everyone, empty with
+        ``exp(-rate * rounds * slow)``, whatever the lengths.
 
         The engine does not balance batches: a request joins the batch that comes back next, so a batch's share of the
         arrivals is its share of the round. The others come back right behind each other, each after its own step in
@@ -182,7 +183,7 @@ class Engine:
         """
         stages, pieces, tokens_max = self._stages, self._pieces, self._tokens_max
         seconds, context, reach, exp = self._seconds, self._context, self._reach, math.exp
-        piece = self._computed / pieces
+        piece, rounds = self._computed / pieces, max(1.0, pieces / stages)
         others = stages - 1
         even = 1 / min(stages, max(1.0, concurrency))
         walk = slow = self._decode_s(concurrency * even)
@@ -200,7 +201,7 @@ class Engine:
             begins = 1 - none
             ends = none * (1 + SLOW_VARIATION * rate * (slow - plain)) ** (-1 / SLOW_VARIATION)
             if pieces > 1 and begins > 0:
-                empty = exp(-rate * pieces * slow)
+                empty = exp(-rate * rounds * slow)
                 ends = empty * (1 - ends) / (1 - empty)
             chance = begins / (ends + begins)
             walk = chance * slow + (1 - chance) * plain
@@ -234,13 +235,16 @@ class Engine:
         return self._seconds(max(1.0, tokens), tokens * self._reach, max(1.0, sequences), sequences * self._context)
 
     def _ttft_s(self, concurrency: float, walk: _Walk, prompt: float, cached: float, wait_s: float) -> float:
-        """Waiting for a batch to join, then the walks of the prompt's chunks, each after the one before."""
+        """Waiting for a batch to join, then the walk of the prompt's first chunk; the others follow it through the
+        stages, each one stage behind the one before."""
         total, done = wait_s + REQUEST_OVERHEAD_S, min(cached, prompt - 1)
-        sequences = concurrency * walk.largest_share
+        sequences, share = concurrency * walk.largest_share, 1.0
         while done < prompt:
             chunk = min(self._tokens_max, prompt - done)
-            total += self._seconds(max(1.0, chunk), chunk * (done + chunk / 2), sequences, sequences * self._context)
+            step = self._seconds(max(1.0, chunk), chunk * (done + chunk / 2), sequences, sequences * self._context)
+            total += step * share
             done += chunk
+            share = 1 / self._stages
         return total
 
 
