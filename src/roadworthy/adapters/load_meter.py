@@ -76,9 +76,10 @@ def no_pauses() -> Iterator[None]:
 
 @contextlib.contextmanager
 def stop_on_signals(stop: asyncio.Event) -> Iterator[None]:
-    """The first Ctrl-C ends the load; a second one, or any where handlers cannot be set, interrupts as usual."""
+    """The first Ctrl-C, or a terminal that closes, ends the load; a second one, or any where handlers cannot be set,
+    interrupts as usual."""
     loop = asyncio.get_running_loop()
-    numbers = (signal.SIGINT, signal.SIGTERM)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def ended() -> None:
         stop.set()

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from roadworthy.advise.arrivals import Arrivals, Schedule
-from roadworthy.advise.traces import Trace, TraceSchedule
+from roadworthy.advise.traces import TraceSchedule
 from roadworthy.core.errors import SpecError
 from roadworthy.spec.values import RequestProfile, Sla, Tenant
 
 if TYPE_CHECKING:
     from roadworthy.adapters.load_target import ServedModel
+    from roadworthy.advise.trace_reader import Trace
 
 CONTEXT_USED_RATIO = 0.95
 """Planned share of the model's context at most: prompts are sized in words, so tokens come out a little off."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from roadworthy.adapters.load_request import BenchRequest
     from roadworthy.adapters.load_target import ServedModel
     from roadworthy.advise.arrivals import Schedule
+    from roadworthy.advise.intervals import Interval
     from roadworthy.advise.steady import SteadyState
     from roadworthy.advise.verdict import SlaReport
     from roadworthy.bench.driver import DriveResult
@@ -35,6 +36,7 @@ class BenchRun:
     """What was measured.
 
     Args:
+        intervals: 95 % intervals of each latency's mean and percentiles.
         to_its_end: answers were made to be as long as planned.
         client_cpu_ratio: the busiest stretch of the load generator, in cores.
         clock_jump_s: how far the wall clock was set meanwhile; no latency depends on it.
@@ -48,6 +50,7 @@ class BenchRun:
     to_its_end: bool
     drive: DriveResult
     report: SlaReport
+    intervals: Mapping[str, Mapping[str, Interval]]
     steady: SteadyState
     client_cpu_ratio: float
     clock_jump_s: float = 0.0

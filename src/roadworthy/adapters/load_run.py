@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -46,6 +46,14 @@ __all__ = [
 
 FIRST_ANSWER_TIMEOUT_S = 10.0
 """For the list of models, which needs no engine step: longer than this and nobody is there."""
+LATENCIES: Mapping[str, Callable[[RequestRecord], float | None]] = {
+    "ttft_s": lambda record: record.ttft_s,
+    "user_ttft_s": lambda record: record.user_ttft_s,
+    "tpot_s": lambda record: record.tpot_s,
+    "e2e_s": lambda record: record.e2e_s,
+}
+"""What intervals are told of, under the names of the report."""
+
 PROBE_TIMEOUT_S = 60.0
 """For each question before the load; an engine that compiles its kernels answers the first completion late."""
 
@@ -144,8 +152,8 @@ async def drive_once(
         partial=result.partial,
     )
     counted = after_warmup(result.records, _warmup_s(request, steady))
-    latency = {"ttft": lambda record: record.user_ttft_s, "tpot": lambda record: record.tpot_s}
-    objectives = with_intervals(report.objectives, counted, latency_intervals(counted, latency))
+    intervals = latency_intervals(counted, LATENCIES)
+    judged = {"ttft": intervals["user_ttft_s"], "tpot": intervals["tpot_s"]}
     return BenchRun(
         request=request,
         target=str(target.origin),
@@ -154,7 +162,8 @@ async def drive_once(
         schedule=schedule,
         to_its_end=target.to_its_end,
         drive=result,
-        report=replace(report, objectives=objectives),
+        report=replace(report, objectives=with_intervals(report.objectives, counted, judged)),
+        intervals=intervals,
         steady=steady,
         client_cpu_ratio=cpu_ratio,
         clock_jump_s=clock.jump_s(),

@@ -121,7 +121,7 @@ class SteadyWindow:
 
     @property
     def ratio(self) -> float:
-        return self.completions / self.arrivals
+        return self.completions / self.arrivals if self.arrivals else 1.0
 
     def offered(self, asked_rate_per_s: float) -> bool:
         """Whether as many requests arrived as asked for, or as few as a Poisson process may bring in that time."""

@@ -30,6 +30,9 @@ MIN_BLOCKS = 20
 _WORK = 8_000_000
 """Values looked at for one latency: a large run is resampled less often, and needs it less."""
 
+MOST_LAGS = 200
+"""Neighbours that are compared; values alike beyond that get the longest stretches there are."""
+
 PERCENTS = (50, 90, 95, 99)
 
 
@@ -91,11 +94,14 @@ def correlation_length(values: Sequence[float]) -> float:
     if spread == 0:
         return 1.0
     length = 1.0
-    for lag in range(1, number // MIN_BLOCKS + 1):
+    longest = number // MIN_BLOCKS  # longer stretches are not made
+    for lag in range(1, min(longest, MOST_LAGS) + 1):
         alike = math.fsum(map(float.__mul__, ranks[lag:], ranks)) / spread
         if alike < 2 / math.sqrt(number):
             break
         length += 2 * alike
+    else:
+        return float(max(1, longest if longest > MOST_LAGS else length))
     return length
 
 

@@ -71,7 +71,7 @@ def bench_request(
 def _replay(trace: Path | None, speed: float, max_gap_s: float | None) -> Replay | None:
     from roadworthy.adapters.files import read_text
     from roadworthy.adapters.load_request import Replay
-    from roadworthy.advise.traces import read_trace
+    from roadworthy.advise.trace_reader import read_trace
 
     if trace is None:
         if max_gap_s is not None or speed != 1:

@@ -52,14 +52,12 @@ class Places:
 def bench_document(run: BenchRun) -> dict[str, object]:
     """What ``--json`` prints: the report's fields, the same under vLLM's names, and beside them what was run."""
     from roadworthy.advise.breakdown import by_kind, by_prompt_length, by_tenant
-    from roadworthy.advise.intervals import latency_intervals
     from roadworthy.advise.objectives import DEFAULT_ACCEPTANCE
     from roadworthy.bench.vllm_names import vllm_summary
     from roadworthy.cli.output import plain
 
     counted = run.counted
     sla = DEFAULT_ACCEPTANCE if run.report.default_limits else run.request.sla
-    intervals = latency_intervals(counted, LATENCIES)
     report = plain(run.report)
     assert isinstance(report, dict)  # a dataclass becomes an object
     verdict, reason = report.pop("verdict"), report.pop("reason")
@@ -75,7 +73,9 @@ def bench_document(run: BenchRun) -> dict[str, object]:
         "tenants": plain(by_tenant(counted, sla)),
         "prompt_lengths": plain(by_prompt_length(counted, sla)),
         "kinds": plain(by_kind(counted, sla)),
-        "intervals": {name: {stat: [one.low, one.high] for stat, one in of.items()} for name, of in intervals.items()},
+        "intervals": {
+            name: {stat: [one.low, one.high] for stat, one in of.items()} for name, of in run.intervals.items()
+        },
         "steady_state": plain(run.steady),
         "sized_by": run.calibration.sized_by,
         "client_cpu_ratio": run.client_cpu_ratio,
@@ -89,14 +89,6 @@ def bench_document(run: BenchRun) -> dict[str, object]:
         "max_concurrency": run.request.max_concurrency,
         **{name: value for name, value in vllm_summary(run.report, counted).items() if name not in report},
     }
-
-
-LATENCIES = {
-    "ttft_s": lambda record: record.ttft_s,
-    "user_ttft_s": lambda record: record.user_ttft_s,
-    "tpot_s": lambda record: record.tpot_s,
-    "e2e_s": lambda record: record.e2e_s,
-}
 
 
 def detailed(document: Mapping[str, object], records: Sequence[RequestRecord]) -> dict[str, object]:

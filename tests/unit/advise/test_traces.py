@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from roadworthy.advise.traces import MOST_PROBLEMS, TraceSchedule, read_trace
+from roadworthy.advise.trace_reader import MOST_PROBLEMS, read_trace
+from roadworthy.advise.traces import TraceSchedule
 from roadworthy.core.errors import SpecError
 from roadworthy.spec.values import RequestProfile, Sessions, Tenant
 
