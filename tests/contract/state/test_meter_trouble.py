@@ -114,23 +114,6 @@ def test_a_silent_server_is_waited_for_once_and_not_by_every_request(own_server:
     run(test)
 
 
-def test_a_process_that_was_itself_held_up_does_not_take_the_store_for_silent(own_server: Server, tenant: str) -> None:
-    """Answers that came in time and were read late are answers: on a busy machine nobody is turned away for it."""
-
-    async def test() -> None:
-        async with meter_at(own_server.url, answer_timeout_s=0.1) as meter:
-            loop = asyncio.get_running_loop()
-            for at in range(5):
-                asking = asyncio.ensure_future(meter.acquire(Limits(), charge(tenant), f"{at}"))
-                await asyncio.sleep(0)
-                loop.call_soon(time.sleep, 0.3)
-                loop.call_later(0.02, time.sleep, 0.3)
-                assert (await asking).tenant_id == tenant
-            assert meter.failing == ""
-
-    run(test)
-
-
 def test_a_server_that_restarts_between_two_requests_is_not_noticed(own_server: Server, tenant: str) -> None:
     async def test() -> None:
         async with meter_at(own_server.url) as meter:
