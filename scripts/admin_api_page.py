@@ -128,8 +128,6 @@ def _kind(schema: Mapping[str, Any]) -> str:
 
 
 def _range(schema: Mapping[str, Any]) -> str:
-    if "exclusiveMinimum" in schema:
-        return f" above {schema['exclusiveMinimum']:,} up to {schema['maximum']:,.0f}"
     if "minimum" in schema and "maximum" in schema:
         return f" from {schema['minimum']:,} to {schema['maximum']:,}"
     return f" from {schema['minimum']:,}" if "minimum" in schema else ""

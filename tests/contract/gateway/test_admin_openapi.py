@@ -55,14 +55,15 @@ def narrowed() -> dict[str, Any]:
 schema = schemathesis.openapi.from_dict(narrowed())
 schema.app = app()
 
-BETWEEN_PARAMETERS = ("/api/usage", "/api/ledger")
-"""Where two days that are right each can be wrong together, which a schema cannot say."""
+BETWEEN = ("/api/usage", "/api/ledger", "/api/tenants", "/api/tenants/{tenant}")
+"""Where two values that are right each can be wrong together, which a schema cannot say: days that make no range, a
+fallback that is among the models."""
 
 
 @schema.parametrize()
-@settings(max_examples=16, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_every_operation_answers_as_its_description_says(case: Case) -> None:
-    excluded = [positive_data_acceptance] if case.path in BETWEEN_PARAMETERS else []
+    excluded = [positive_data_acceptance] if case.path in BETWEEN else []
     case.call_and_validate(headers={"Authorization": f"Bearer {BOOTSTRAP}"}, excluded_checks=excluded)
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _SAID = frozenset({"description", "examples", "default", "title", "format", "readOnly"})
 _CHECKED = frozenset(
     {
-        "type", "enum", "minimum", "maximum", "exclusiveMinimum", "minLength", "maxLength", "pattern", "items",
+        "type", "enum", "minimum", "maximum", "minLength", "maxLength", "pattern", "items",
         "maxItems", "uniqueItems", "properties", "required", "additionalProperties", "minProperties",
     }
 )  # fmt: skip
@@ -82,10 +82,8 @@ def _text(schema: Mapping[str, Any], value: str, path: str) -> Iterator[dict[str
 
 
 def _number(schema: Mapping[str, Any], value: float, path: str) -> Iterator[dict[str, str]]:
-    least, most, above = (schema.get(name) for name in ("minimum", "maximum", "exclusiveMinimum"))
-    if above is not None and not value > above:
-        yield _problem(path, value, f"a number above {above:,}")
-    elif least is not None and not value >= least:
+    least, most = schema.get("minimum"), schema.get("maximum")
+    if least is not None and not value >= least:
         yield _problem(path, value, f"a number from {least:,} on")
     elif most is not None and not value <= most:
         yield _problem(path, value, f"a number up to {most:,}")

@@ -60,7 +60,7 @@ LABEL: Schema = {"type": "string", "maxLength": 200, "pattern": "^[ -~]*$", "tit
 TENANT_FIELDS: dict[str, tuple[str, Schema]] = {
     "weight": (
         "weight",
-        {"type": "number", "exclusiveMinimum": 0, "maximum": 1e6,
+        {"type": "number", "minimum": 0.001, "maximum": 1_000_000,
          "description": "Share of the engines under contention, against the other tenants' weights."},
     ),
     "priority": (
