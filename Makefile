@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 MAKEFLAGS += --no-print-directory
 
-.PHONY: demo test test-vllm033 check lint bench-twin bench-gateway bench-state soak fuzz chaos score-plan docs clean vllm
+.PHONY: demo test test-vllm033 check lint bench-twin bench-gateway bench-driver bench-state soak fuzz chaos score-plan docs clean vllm
 
 $(VENV)/.base: pyproject.toml
 	@python="$(or $(PYTHON),$$(scripts/choose-python))"; \
@@ -69,6 +69,12 @@ bench-gateway: $(VENV)/.dev
 bench-state: $(VENV)/.dev
 	scripts/install-system-tools
 	$(BIN)/python scripts/bench-state
+
+# the load generator of `bench`: 2,000 streams from one core, beside a C client and beside `vllm bench serve`
+bench-driver: $(VENV)/.vllm
+	scripts/install-system-tools
+	$(BIN)/python scripts/bench-driver
+	$(BIN)/python scripts/bench-beside-vllm
 
 # ten minutes of clients that leave or read slowly and engines that restart: nothing may grow, every stream accounted for
 soak: $(VENV)/.dev

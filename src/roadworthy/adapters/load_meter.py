@@ -79,7 +79,10 @@ def stop_on_signals(stop: asyncio.Event) -> Iterator[None]:
     """The first Ctrl-C, or a terminal that closes, ends the load; a second one, or any where handlers cannot be set,
     interrupts as usual."""
     loop = asyncio.get_running_loop()
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    heard = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    numbers = [
+        number for number in heard if signal.getsignal(number) is not signal.SIG_IGN
+    ]  # nohup, shells' background
 
     def ended() -> None:
         stop.set()

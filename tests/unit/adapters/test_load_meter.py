@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import os
+import signal
 
 import pytest
 
 from roadworthy.adapters import load_meter
-from roadworthy.adapters.load_meter import ClockMeter, no_pauses
+from roadworthy.adapters.load_meter import ClockMeter, no_pauses, stop_on_signals
 
 
 class Clocks:
@@ -43,3 +46,34 @@ def test_the_garbage_collector_is_as_before_afterwards() -> None:
     with pytest.raises(RuntimeError), no_pauses():
         raise RuntimeError
     assert gc.get_threshold() == usual
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_each_signal_to_end_ends_the_load_once(number: signal.Signals) -> None:
+    async def main() -> bool:
+        stop = asyncio.Event()
+        with stop_on_signals(stop):
+            os.kill(os.getpid(), number)
+            await asyncio.wait_for(stop.wait(), 10)
+        return stop.is_set()
+
+    before = signal.getsignal(number)
+    assert asyncio.run(main())
+    assert signal.getsignal(number) == before
+
+
+def test_a_signal_that_nohup_ignores_stays_ignored() -> None:
+    async def main() -> bool:
+        stop = asyncio.Event()
+        with stop_on_signals(stop):
+            os.kill(os.getpid(), signal.SIGHUP)
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.wait_for(stop.wait(), 10)
+            return signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        return False
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert asyncio.run(main())
+    finally:
+        signal.signal(signal.SIGHUP, before)
