@@ -15,6 +15,7 @@ from random import Random
 
 MODEL = "fake-model"
 GIVE_UP_S = 60.0
+UNAVAILABLE = 503
 _ID = re.compile(rb"x-request-id: ([0-9a-f]{32})\r\n")
 _LENGTH = re.compile(rb"content-length: (\d+)\r\n")
 _TOKEN = b'"choices":[{'
@@ -150,23 +151,30 @@ class Crowd:
     half: int = 0
     reached: asyncio.Event = field(default_factory=asyncio.Event)
     seen: list[Seen] = field(default_factory=list)
-    refused: int = 0
+    reset: int = 0
     """Connections that were reset before anything of an answer came: of a worker that was killed. Sent again."""
+    turned_away: int = 0
+    """Answered 503: a machine too busy to count limits in time. Sent again."""
 
     async def run(self, requests: Iterator[Plan], clients: int) -> None:
         await asyncio.gather(*(self._client(requests) for _ in range(clients)))
 
     async def _client(self, requests: Iterator[Plan]) -> None:
+        """One request after the other, each until it is answered."""
         connection = Connection(self.port)
         for plan in requests:
             while True:
                 seen = await connection.ask(plan)
                 if seen.left:
                     connection.close()
-                if seen.status or seen.left:
+                if seen.status == UNAVAILABLE:
+                    self.turned_away += 1
+                    await asyncio.sleep(0.2)
+                elif seen.status or seen.left:
                     break
-                self.refused += 1
-                await asyncio.sleep(0.02)
+                else:
+                    self.reset += 1
+                    await asyncio.sleep(0.02)
             self.seen.append(seen)
             if len(self.seen) >= self.half:
                 self.reached.set()

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from roadworthy.route.govern.values import Alert
 
 SQLITE = "sqlite:///"
+FILE_ANSWERS_WITHIN_S = 3.0
+"""A file of this host is not gone because it is slow: a busy host must not refuse what it could serve in a moment."""
+
 LAST_ALERTS_S = 5.0
 """How long a stopping gateway waits for its last alerts to be delivered."""
 
@@ -68,7 +71,7 @@ def _stores(
     alerts: Alerts | None = None,
 ) -> Stores:
     state_url, meter_url = config.state_url, config.meter_url
-    tokens_of_day = None
+    tokens_of_day: Callable[[str], dict[str, int]] | None = None
     if state is not None:
         tokens_of_day = state.tokens_of_day
     elif state_url is not None:
@@ -84,10 +87,18 @@ def _stores(
         return ledger_writer(state_url, on_loss=on_loss, spool=folder / "spool", say=say)
 
     async def meter() -> SharedMeter:
+        from roadworthy.adapters.state.meter import ANSWER_TIMEOUT_S
         from roadworthy.adapters.state.meters import open_meter
 
         assert meter_url is not None
-        return await open_meter(meter_url, ttl_s=config.governance.lease_ttl_s, tokens_of_day=tokens_of_day, say=say)
+        within_s = FILE_ANSWERS_WITHIN_S if meter_url.startswith(SQLITE) else ANSWER_TIMEOUT_S
+        return await open_meter(
+            meter_url,
+            answer_timeout_s=within_s,
+            ttl_s=config.governance.lease_ttl_s,
+            tokens_of_day=tokens_of_day,
+            say=say,
+        )
 
     def alert(one: Alert, worker: str) -> None:
         if alerts is not None:
