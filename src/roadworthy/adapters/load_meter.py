@@ -79,10 +79,9 @@ def stop_on_signals(stop: asyncio.Event) -> Iterator[None]:
     """The first Ctrl-C, or a terminal that closes, ends the load; a second one, or any where handlers cannot be set,
     interrupts as usual."""
     loop = asyncio.get_running_loop()
-    heard = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    numbers = [
-        number for number in heard if signal.getsignal(number) is not signal.SIG_IGN
-    ]  # nohup, shells' background
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup has it
+        numbers.append(signal.SIGHUP)
 
     def ended() -> None:
         stop.set()
