@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from roadworthy.adapters.load_client import LoadClient, PlainAnswer
 
 
+_NO_SUCH_ROUTE = (404, 405, 501)
 _NOT_UNDERSTOOD = ("HTTP 400", "HTTP 422")
 """How a strict service answers to a field that it does not know."""
 
@@ -30,13 +31,17 @@ class ServedModel:
 
 
 async def served_model(client: LoadClient, where: str, *, wanted: str | None, key: str | None) -> ServedModel:
-    """The model to drive: the one named, or the first that the target lists.
+    """The model to drive: the one named, or the first that the target lists. A target that has no such list is taken at
+    its caller's word.
 
     Raises:
         ProbeError: the target does not answer, or not with a list of models.
         SpecError: the target does not serve ``wanted``.
     """
-    cards = _cards(await client.get("/v1/models", key=key), where)
+    answer = await client.get("/v1/models", key=key)
+    if wanted is not None and answer.status in _NO_SUCH_ROUTE:
+        return ServedModel(id=wanted, max_model_len_tokens=None, simulated=is_simulated(answer.server))
+    cards = _cards(answer, where)
     if wanted is None:
         if not cards:
             raise ProbeError(f"{where} serves no model", hint="name one with --model, or look at the engine's log")

@@ -110,6 +110,14 @@ def test_an_engine_that_refuses_fields_it_does_not_know_is_asked_without_them(
     assert any("ignore_eos" in note for note in document["notes"])
 
 
+def test_a_service_without_a_list_of_models_is_asked_for_the_model_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with threaded_engine() as engine:
+        engine.pages["/v1/models"] = (404, b"{}")
+        bench(engine.url, *QUICK, "--requests", "20", "--model", "mine", "--json")
+        assert {asked.json()["model"] for asked in engine.requests} == {"mine"}
+    assert json_of(capsys)["completed"] == 20
+
+
 def test_an_engine_without_usage_is_sized_by_bytes_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     with threaded_engine(stream_of(chat_events("a", "b"))) as engine:
         bench(engine.url, *QUICK, "--requests", "20", "--json")
