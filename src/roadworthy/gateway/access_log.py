@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import queue
 import sys
 import threading
@@ -12,16 +14,18 @@ from typing import IO, TYPE_CHECKING
 import msgspec
 
 from roadworthy.core.errors import ProbeError
+from roadworthy.gateway.data.record import RequestRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from roadworthy.gateway.data.record import RequestRecord
 
 MOST_WAITING = 256
 """Batches that wait for the disk; more are dropped and counted."""
 
 _encode = msgspec.json.Encoder().encode
+_NAMES = tuple(name for name in RequestRecord.__struct_fields__ if name not in ("started_s", "trace"))
+_values = operator.attrgetter(*_NAMES)
 
 
 class AccessLog:
@@ -100,15 +104,20 @@ def _line(record: RequestRecord, offset_s: float, worker: str | None) -> bytes:
 def time_text(record: RequestRecord, offset_s: float) -> str:
     """When the request had been read, in UTC; ``offset_s`` leads from the record's clock to the epoch."""
     moment_s = record.started_s + offset_s
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(moment_s))}.{int(moment_s % 1 * 1000):03d}Z"
+    return f"{_second_text(int(moment_s))}.{int(moment_s % 1 * 1000):03d}Z"
+
+
+@functools.lru_cache(maxsize=64)
+def _second_text(moment_s: int) -> str:
+    """Most records of a batch began in the same few seconds."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment_s))
 
 
 def profile(record: RequestRecord) -> dict[str, object]:
     """A record as plain values, rounded to microseconds, without what is not known."""
     found: dict[str, object] = {}
-    for name in record.__struct_fields__:
-        value = getattr(record, name)
-        if value is None or value == "" or name in ("started_s", "trace"):
+    for name, value in zip(_NAMES, _values(record), strict=True):
+        if value is None or value == "":
             continue
         found[name] = round(value, 6) if isinstance(value, float) else value
     if record.trace:
