@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How close the twin is to vLLM: its schedule step by step, and with ``--live`` its times against a running engine.
 
-    twin_fidelity.py [--instances N] [--workload NAME]
+    twin_fidelity.py [--instances N] [--seed N] [--workload NAME]
     twin_fidelity.py --live [--repeats N] [--requests N]
 
 Without ``--live`` every workload is stepped through vLLM's own ``Scheduler`` class, without a model, and through the
@@ -35,6 +35,7 @@ WANTED_RATIO = 0.99
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--instances", type=int, default=12, help="random instances of each workload")
+    parser.add_argument("--seed", type=int, default=0, help="where the random instances begin")
     parser.add_argument("--workload", default="", help="only workloads whose name contains this")
     parser.add_argument("--live", action="store_true", help="times against a running vLLM instead")
     parser.add_argument("--repeats", type=int, default=5, help="runs of each live workload")
@@ -47,16 +48,16 @@ def main() -> int:
         from twin_live import compare_live
 
         return compare_live(repeats=asked.repeats, requests=asked.requests)
-    return compare_schedules(asked.instances, asked.workload)
+    return compare_schedules(asked.instances, asked.seed, asked.workload)
 
 
-def compare_schedules(instances: int, only: str) -> int:
+def compare_schedules(instances: int, seed: int, only: str) -> int:
     """Print the table; 1 when a workload disagrees too often."""
     chosen = [workload for workload in WORKLOADS if only in workload.name]
     if not chosen:
         print(f"twin_fidelity: no workload is called {only!r}", file=sys.stderr)
         return 2
-    drawn = {workload.name: scenarios(workload, instances) for workload in chosen}
+    drawn = {workload.name: scenarios(workload, instances, seed) for workload in chosen}
     flat = json.loads(json.dumps([scenario for group in drawn.values() for scenario in group]))
     with tempfile.TemporaryDirectory() as folder:
         print(f"vLLM {importlib.metadata.version('vllm')} steps through {len(flat)} scenarios ...", file=sys.stderr)

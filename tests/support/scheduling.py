@@ -262,6 +262,36 @@ def _pipeline(rng: random.Random) -> Scenario:
     )
 
 
+def _mixed(rng: random.Random) -> Scenario:
+    """Everything that goes together, at random."""
+    layout = rng.choice((FULL, WINDOWS, V4_LIKE, STATES))
+    asynchronous = rng.random() < 0.4
+    drafts = rng.choice((1, 3)) if layout is FULL and not asynchronous and rng.random() < 0.3 else 0
+    depth = 2 if asynchronous else 1 if drafts else rng.choice((1, 1, 2, 3))
+    budget = rng.choice((48, 64, 100, 256))
+    conversations = rng.random() < 0.3
+    requests = (
+        _conversations(rng, 8, 390, rng.choice((20, 64, 100)))
+        if conversations
+        else _requests(rng, 14, 380, priorities=3, leave=rng.choice((0.0, 0.3)))
+    )
+    return _scenario(
+        rng,
+        requests,
+        groups=layout,
+        async_scheduling=asynchronous,
+        draft_tokens=drafts,
+        draft_acceptance_ratio=rng.choice((0.3, 0.8)),
+        depth=depth,
+        max_num_batched_tokens=budget,
+        max_num_seqs=rng.choice((2, 5, 8, 16)),
+        long_prefill_token_threshold=rng.choice((0, 0, 40)),
+        policy=rng.choice(("fcfs", "priority")),
+        kv_blocks=_tight(rng, layout, 400, budget, depth) + rng.choice((0, 10, 60, 300)),
+        enable_prefix_caching=layout is STATES or rng.random() < 0.7,
+    )
+
+
 WORKLOADS = (
     Workload(name="chunked prefill", draw=_chunks),
     Workload(name="token budget", draw=_budget),
@@ -277,6 +307,7 @@ WORKLOADS = (
     Workload(name="long prefills", draw=_long_prompts),
     Workload(name="aborted requests", draw=_aborts),
     Workload(name="pipeline stages", draw=_pipeline),
+    Workload(name="all of it mixed", draw=_mixed),
 )
 
 

@@ -151,6 +151,8 @@ def make_scheduler(model: str, scenario: dict[str, Any]) -> Any:
         device_config=DeviceConfig("cpu"),
         **extra,
     )
+    # the CPU's executor turns it off, where a GPU's would not
+    config.scheduler_config.async_scheduling = scenario["async_scheduling"]
     cache.num_gpu_blocks = scenario["kv_blocks"]
     groups = [KVCacheGroupSpec([f"layer {index}"], spec_of(group)) for index, group in enumerate(scenario["groups"])]
     kind = AsyncScheduler if scenario["async_scheduling"] else Scheduler
