@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
+from roadworthy.adapters.processes import cores, each
 from roadworthy.advise.arrivals import Arrivals
 from roadworthy.advise.deploy import twin_configs
 from roadworthy.catalog.gpus import gpu_by_name
@@ -58,7 +59,7 @@ SETTLED_S = 90.0
 QUOTA_RATE_PER_S, REQUEST_S, REQUEST_TOKENS = 20.0, 2.5, 620
 """The flooding neighbour's quota, in requests like the mean one and how long one takes."""
 
-VICTIM_REQUESTS, VICTIM_RATE_PER_S = 3000, 10.0
+VICTIM_REQUESTS, VICTIM_RATE_PER_S = 2500, 10.0
 SECONDS = VICTIM_REQUESTS / VICTIM_RATE_PER_S
 FLOOD = 10
 TRIES, ALIKE = 8, 0.01
@@ -69,7 +70,8 @@ TRIES, ALIKE = 8, 0.01
 def engines() -> tuple[TwinConfig, ...]:
     deployment = load_text(DOCUMENT, source="fairness")
     plan = make_plan(deployment, model_by_id(deployment.model.config), gpu_by_name(deployment.cluster.gpu))
-    return twin_configs(deployment, plan)
+    # no two prompts here share text, so there is nothing to find in a prefix cache
+    return tuple(replace(config, enable_prefix_caching=False) for config in twin_configs(deployment, plan))
 
 
 def deployment_of(tenants: Sequence[Tenant]) -> Deployment:
@@ -168,6 +170,20 @@ def quotas() -> dict[str, Tenant]:
     }
 
 
+def flooded_and_calm(quota: str) -> tuple[Beside, Beside]:
+    """The victim beside a flood of a neighbour with this kind of quota, and beside a polite one."""
+    flooded = beside(quotas()[quota], FLOOD * QUOTA_RATE_PER_S, seed=1)
+    return flooded, polite(flooded.tokens_per_s, flooded.neighbour_served / (SECONDS - SETTLED_S), seed=1)
+
+
+def answer(question: tuple[str, float, RequestProfile, int] | str) -> tuple[float, float] | tuple[Beside, Beside]:
+    """What one process is asked: a share, or the effect of a flood."""
+    if isinstance(question, str):
+        return flooded_and_calm(question)
+    _, weight, other, seed = question
+    return shares(weight, other, seed=seed)
+
+
 def worst(values: Sequence[float], wanted: float) -> float:
     return max(values, key=lambda value: abs(value / wanted - 1))
 
@@ -177,18 +193,20 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=3, help="of each question; the worst counts")
     seeds = range(parser.parse_args().seeds)
 
-    equal = [shares(1.0, CHAT, seed=seed)[0] for seed in seeds]
-    threefold = [shares(3.0, CHAT, seed=seed)[0] for seed in seeds]
-    shaped = [shares(1.0, READER, seed=seed)[1] for seed in seeds]
+    kinds = (("equal", 1.0, CHAT), ("threefold", 3.0, CHAT), ("shaped", 1.0, READER))
+    questions = [*quotas(), *((name, weight, other, seed) for name, weight, other in kinds for seed in seeds)]
+    answers = dict(zip(map(str, questions), each(answer, questions, processes=cores()), strict=True))
+    got = {name: [answers[str((name, weight, other, seed))] for seed in seeds] for name, weight, other in kinds}
+    equal, threefold = [tokens for tokens, _ in got["equal"]], [tokens for tokens, _ in got["threefold"]]
+    shaped = [work for _, work in got["shaped"]]
     print("tokens of two backlogged tenants over a minute, by seed")
     print("  equal weights             ", *(f"{ratio:8.3f}" for ratio in equal))
     print("  weights 1 to 3            ", *(f"{ratio:8.3f}" for ratio in threefold))
     print("  equal, other lengths: work", *(f"{ratio:8.3f}" for ratio in shaped))
-    ratios = []
     print(f"P99 of the time to first token within the quota, neighbour at {FLOOD} times its own")
-    for name, neighbour in quotas().items():
-        flooded = beside(neighbour, FLOOD * QUOTA_RATE_PER_S, seed=1)
-        calm = polite(flooded.tokens_per_s, flooded.neighbour_served / (SECONDS - SETTLED_S), seed=1)
+    ratios = []
+    for name in quotas():
+        flooded, calm = answers[name]
         ratios.append(flooded.ttft_p99_s / calm.ttft_p99_s)
         print(
             f"  {name:<12}{flooded.ttft_p99_s * 1e3:8.1f} ms of {flooded.victim_requests:,} requests, "
