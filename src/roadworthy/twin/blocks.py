@@ -43,9 +43,10 @@ class Hit:
 class Holding:
     """What one request holds, by group; ``path`` is its text, None without prefix caching."""
 
-    __slots__ = ("boundaries", "parts", "path")
+    __slots__ = ("boundaries", "cached_tokens", "parts", "path")
 
     def __init__(self, path: Path | None, prompt_tokens: int) -> None:
+        self.cached_tokens = 0
         self.path = path
         self.parts: list[Part] = []
         self.boundaries = [prompt_tokens - 1]
@@ -193,6 +194,7 @@ class BlockPool:
         if whole > self.unused_blocks + self.queue.blocks or first > self.unused_blocks + self.queue.blocks:
             return False
         holding.parts = parts = []
+        holding.cached_tokens = 0
         for group in self.groups:
             part = group.new_part()
             parts.append(part)
@@ -246,6 +248,9 @@ class BlockPool:
             return
         if self._several:
             tokens -= tokens % self.unit_tokens
+            if tokens <= holding.cached_tokens and not self.states:
+                return
+            holding.cached_tokens = tokens
         for group, part in zip(self.groups, holding.parts, strict=True):
             group.cache(part, path, tokens, holding.boundaries)
 

@@ -96,7 +96,7 @@ class Group:
         """Blocks of the free ones that a request with this hit takes to hold ``tokens``, idle ones of the hit
         included; ``whole`` is asked for the admission of the whole prompt."""
         wanted = -(-tokens // self.block_tokens) - hit_tokens // self.block_tokens
-        return max(wanted, 0) + idle_blocks(pieces)
+        return max(wanted, 0) + (idle_blocks(pieces) if pieces else 0)
 
     # -- holding ---------------------------------------------------------------------------------------------------
 

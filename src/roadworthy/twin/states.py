@@ -64,7 +64,7 @@ class StateGroup(Group):
     def lacks_first(self, pieces: list[Piece], hit_tokens: int, tokens: int, *, whole: bool) -> int:  # noqa: ARG002
         if any(run.cached_step == self.step for run, _, _ in pieces):
             return 1 << 60  # a state that this very step writes cannot be read in it
-        return int(self._places(tokens) > hit_tokens // self.block_tokens) + idle_blocks(pieces)
+        return int(self._places(tokens) > hit_tokens // self.block_tokens) + (idle_blocks(pieces) if pieces else 0)
 
     def adopt(self, part: Part, pieces: list[Piece], hit_tokens: int) -> None:
         assert isinstance(part, StatePart)

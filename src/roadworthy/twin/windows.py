@@ -46,7 +46,7 @@ class WindowGroup(Group):
         wanted = -(-tokens // self.block_tokens)
         if whole:
             wanted = min(wanted, self._most)
-        return max(wanted - hit_tokens // self.block_tokens, 0) + idle_blocks(pieces)
+        return max(wanted - hit_tokens // self.block_tokens, 0) + (idle_blocks(pieces) if pieces else 0)
 
     def adopt(self, part: Part, pieces: list[Piece], hit_tokens: int) -> None:
         super().adopt(part, pieces, hit_tokens)
