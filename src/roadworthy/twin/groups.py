@@ -194,6 +194,7 @@ class Group:
                 and hold[1] == run.hi == lo
                 and run.users == 1
                 and run.rest is None
+                and text.runs[self.index][-1] is run  # else a copy of what follows may be older than this one
             ):
                 run.hi = hold[1] = hi
                 run.cached_step = self.step
