@@ -38,6 +38,8 @@ class Gate(Protocol):
 
     judges_gaps: bool
     """Whether ``leave`` wants to be told the 99th percentile of the gaps between tokens."""
+    follows_streams: bool
+    """Whether permits want to be told of tokens though nobody waits."""
 
     @property
     def waiting(self) -> int:
@@ -68,12 +70,15 @@ class Gate(Protocol):
     def fleet_changed(self, engines: Sequence[SimulatedEngine]) -> None:
         """An engine went down or came back."""
 
+    def scraped(self, engines: Sequence[SimulatedEngine]) -> None:
+        """Engines have told anew how full they are. Ask ``ready`` afterwards."""
+
 
 class OpenGate:
     """Everybody may go at once, with a tenant's priority towards the engine."""
 
     waiting = 0
-    judges_gaps = False
+    judges_gaps = follows_streams = False
 
     def __init__(self, priorities: dict[str, int]) -> None:
         self._priorities = priorities
@@ -101,3 +106,5 @@ class OpenGate:
         return ()
 
     def fleet_changed(self, engines: Sequence[SimulatedEngine]) -> None: ...
+
+    def scraped(self, engines: Sequence[SimulatedEngine]) -> None: ...

@@ -29,9 +29,13 @@ class Governance:
 
     Days begin with the run. Every request must be one of the document's tenants'. One that a rule sends to another
     model than these engines serve is turned away as ``degraded``: what answers it is not simulated.
+
+    Args:
+        shared_text: prompts may have beginnings in common, so that engines hold less than is predicted and there is
+            more room than that; False saves the looking.
     """
 
-    def __init__(self, deployment: Deployment, configs: Sequence[TwinConfig]) -> None:
+    def __init__(self, deployment: Deployment, configs: Sequence[TwinConfig], *, shared_text: bool = True) -> None:
         spec, config = deployment.governance, configs[0]
         self._slots = spec.slots_per_engine or config.max_num_seqs
         self._models = frozenset(config.models)
@@ -40,6 +44,7 @@ class Governance:
             deployment.tenants, settings=GovernSettings.of(deployment), shape=BlockShape.planned(config.cache)
         )
         self._meter = LocalMeter()
+        self.follows_streams = shared_text
         self.judges_gaps = any(condition.fact == "itl_p99_ms" for rule in spec.rules for condition in rule.when)
 
     @property
@@ -48,7 +53,14 @@ class Governance:
 
     def fleet_changed(self, engines: Sequence[SimulatedEngine]) -> None:
         up = [engine for engine in engines if engine.healthy]
-        self._governor.capacity(sum(engine.config.kv_blocks - 1 for engine in up), self._slots * len(up))
+        if up:
+            self._governor.capacity(sum(engine.config.kv_blocks - 1 for engine in up), self._slots * len(up))
+        else:  # as in the gateway: what comes is told so at once, and does not wait for what may not come back
+            self._governor.capacity(None, None)
+
+    def scraped(self, engines: Sequence[SimulatedEngine]) -> None:
+        used = sum(engine.kv_usage_ratio * (engine.config.kv_blocks - 1) for engine in engines if engine.healthy)
+        self._governor.measured(int(used))
 
     def arrive(self, flight: Flight, now_s: float) -> bool:
         governor, asked = self._governor, flight.asked

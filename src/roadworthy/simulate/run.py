@@ -177,6 +177,10 @@ class _Run:
         else:
             self._fleet.scrape(now_s)
             self._look_for_preemptions()
+            if gate.follows_streams:
+                self._tell_streams(now_s)
+            gate.scraped(self._fleet.engines)
+            self._let_in(now_s)
             timetable.scraped(now_s, busy=bool(self._under_way))
         if gate.waiting:
             timetable.tick_by(now_s + TICK_S)
@@ -189,8 +193,10 @@ class _Run:
         """Charge running answers as far as they have come: only who goes next depends on it, so only while somebody
         waits."""
         self._ticks += 1
-        if self._ticks % CHARGE_EVERY_TICKS:
-            return
+        if self._ticks % CHARGE_EVERY_TICKS == 0:
+            self._tell_streams(now_s)
+
+    def _tell_streams(self, now_s: float) -> None:
         for request_id, flight in self._under_way.items():
             if flight.permit is not None and flight.engine is not None:
                 flight.permit.streamed(flight.engine.progress(request_id, now_s)[1])

@@ -80,12 +80,15 @@ def _run(
     trial: Trial, configs: tuple[TwinConfig, ...], progress: Callable[[int], None] | None, *, until_preempted: bool
 ) -> SimulatedRun:
     deployment = trial.deployment
+    gate = None
+    if trial.governed and deployment.tenants:
+        gate = Governance(deployment, configs, shared_text=not _shares_nothing(deployment.workload))
     return simulate(
         configs,
         arrivals_of(trial),
         routing=trial.routing or routing_of(deployment, len(configs)),
         priorities={tenant.id: tenant.priority for tenant in deployment.tenants},
-        gate=Governance(deployment, configs) if trial.governed and deployment.tenants else None,
+        gate=gate,
         outages=trial.outages,
         faults=trial.faults,
         scrape_s=SCRAPE_S,

@@ -176,3 +176,23 @@ def test_engines_that_are_gone_leave_their_room_with_them() -> None:
     ]
     in_flight = sum(first_s < 7.5 < last_s for first_s, last_s in starts)
     assert 0 < in_flight <= 4
+
+
+def test_a_beginning_that_all_prompts_share_is_room_for_more_of_them() -> None:
+    engine = config(max_num_seqs=64, kv_blocks=401)
+    alike = RequestProfile(
+        prompt_tokens=Quantiles(p50=480, p90=490, p99=500),
+        output_tokens=Quantiles(p50=300, p90=320, p99=340),
+        rate_per_s=4.0,
+        shared_prefix_ratio=0.9,
+    )
+    document = deployment(Tenant(id="a"))
+
+    def waited_s(*, shared_text: bool) -> float:
+        load = Mix({"a": Arrivals(alike, seed=0, duration_s=40.0)})
+        gate = Governance(document, [engine], shared_text=shared_text)
+        result = simulate([engine], load, gate=gate, scrape_s=1.0)
+        assert all(record.ok for record in result.records)
+        return sum(result.log.waited_s)
+
+    assert waited_s(shared_text=True) < 0.7 * waited_s(shared_text=False), "engines say that they are not full"
