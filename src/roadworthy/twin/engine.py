@@ -7,36 +7,27 @@ A batch passes ``pipeline_stages`` equal stages, first in first out, each busy f
 to that many batches are under way at once (one more with asynchronous scheduling), and a new one is formed whenever
 there is a free place and something to run. (vLLM looks for new requests when it handles a result, so that at low load
 its micro-batches merge; the twin's do not.) CPU work is in the step time's fixed cost.
-
-Where nothing but decoding goes on, requests are kept in a :class:`~roadworthy.twin.lane.Lane` and many steps are one
-event; otherwise :class:`~roadworthy.twin.scheduler.Scheduler` looks at every request. Both do the same.
 """
 
 from __future__ import annotations
 
-import math
-from collections import deque
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from roadworthy.core.errors import Refused
-from roadworthy.twin.batch import Batch, load_of
-from roadworthy.twin.config import accepted_drafts
-from roadworthy.twin.lane import LONG_HISTORY, Lane
-from roadworthy.twin.requests import EngineStats, Finished, Output, Sequence
-from roadworthy.twin.scheduler import Scheduler
-from roadworthy.twin.times import NO_TIMES, GapHistogram, Stretch, TokenTimes
+from roadworthy.twin.lane import Lane
+from roadworthy.twin.requests import EngineStats, Output, Sequence
+from roadworthy.twin.steps import Detail, Steps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable
+    from collections.abc import Hashable, Iterable
 
-    from roadworthy.twin.batch import Entry
     from roadworthy.twin.config import TwinConfig
-    from roadworthy.twin.requests import FinishReason, TwinRequest
+    from roadworthy.twin.requests import TwinRequest
 
-Detail = Literal["tokens", "requests"]
+__all__ = ["Detail", "Engine"]
 
 
-class Engine:
+class Engine(Steps):
     """One simulated engine core.
 
     Args:
@@ -47,28 +38,7 @@ class Engine:
     """
 
     def __init__(self, config: TwinConfig, *, detail: Detail = "requests", repeat_steps: bool = True) -> None:
-        self.config = config
-        self.gaps = GapHistogram()
-        """Gaps between the tokens of one request, over all requests."""
-        self.on_scheduled: Callable[[], None] | None = None
-        """Called each time a step has been scheduled; for tests, which then look inside."""
-        self._tell_tokens = detail == "tokens"
-        self._lanes = repeat_steps and not config.async_scheduling and not config.draft_tokens
-        self._scheduler = Scheduler(config)
-        self._sequences: dict[str, Sequence] = {}
-        self._in_flight: deque[Lane | Batch] = deque()
-        self._stages = config.step_time.pipeline_stages
-        self._places = self._stages + config.async_scheduling
-        self._seconds = config.step_time.real_step() if config.draft_tokens else config.step_time.compiled()
-        self._stage_free_s = [-math.inf] * self._stages
-        self._stage_factors = [1.0] * self._stages  # how much longer each takes than it should
-        self._spare_lane: Lane | None = None  # one without members, whose history goes on
-        self._due_s: float | None = None
-        self._now_s = -math.inf
-        self._order = 0
-        self._prompt_tokens = self._generation_tokens = self._steps = self._refused = 0
-        self._finished: dict[FinishReason, int] = {"stop": 0, "length": 0, "abort": 0}
-        self._busy_s = 0.0
+        super().__init__(config, detail=detail, repeat_steps=repeat_steps)
 
     # -- cheap reads -----------------------------------------------------------------------------------------------
 
@@ -258,316 +228,3 @@ class Engine:
             scheduler = self._scheduler
             if scheduler.may_admit or scheduler.prefilling or len(scheduler.running) > self._sampling():
                 self._due_s = now_s
-
-    def _sampling(self) -> int:
-        """Running requests that put out a token when a step under way ends."""
-        return sum(
-            [
-                (len(flight.members) if isinstance(flight, Lane) else 0)
-                + sum([entry.samples and seq.running for seq, entry in flight.entries.items()])
-                for flight in self._in_flight
-            ]
-        )
-
-    def _settle_stretches(self, now_s: float) -> None:
-        """Note the steps that have ended by now, and let no more than the step under way be decided."""
-        for flight in self._in_flight:
-            stretch = flight.stretch if isinstance(flight, Lane) else None
-            if stretch is None or stretch.steps == 1:
-                continue
-            assert isinstance(flight, Lane)
-            ended = min(stretch.ended(now_s), stretch.steps - 1)
-            drop = stretch.steps - ended - 1
-            if drop:
-                self._steps -= drop
-                self._busy_s -= stretch.end_s(stretch.steps) - stretch.end_s(ended + 1)
-                flight.stretch = stretch = stretch._replace(steps=ended + 1)
-                flight.done_s = stretch.end_s(ended + 1)
-                self._stage_free_s[0] = flight.done_s  # only one stage looks ahead
-            if ended:
-                self._count_decoded(flight, stretch.start_s, stretch.end_s(ended), ended)
-                flight.end(ended)
-                flight.begin(1)
-
-    # -- forming steps ---------------------------------------------------------------------------------------------
-
-    def _schedule(self, now_s: float, lane: Lane | None = None) -> None:
-        """Form batches while there is a free place in the pipeline and something to run; ``lane`` has just ended."""
-        while len(self._in_flight) < self._places:
-            if self._lanes:
-                ready = self._lane_for(lane)
-                if ready is not None:
-                    begun = self._begin_lane_step(ready, now_s)
-                    if begun:
-                        lane = None
-                        continue
-                    if begun is None:
-                        self._spare_lane = ready
-                        return
-                    lane = ready
-            if lane is not None:
-                lane.dissolve()
-                lane = None
-            for flight in tuple(self._in_flight):
-                self._look_closer(flight)
-            batch, preempted = self._scheduler.schedule(now_s)
-            if batch is not None:
-                self._launch(batch, now_s)
-            elif not preempted:
-                break
-
-    def _look_closer(self, flight: Lane | Batch) -> None:
-        if isinstance(flight, Lane):
-            self._in_flight[self._in_flight.index(flight)] = flight.dissolve()
-
-    def _lane_for(self, lane: Lane | None) -> Lane | None:
-        """A lane with all running requests that no step under way holds; None when they need a closer look: some do
-        not fit into one, or blocks are short."""
-        scheduler = self._scheduler
-        prefilling = scheduler.prefilling
-        if len(prefilling) > 1 or (prefilling and next(reversed(scheduler.running)) not in prefilling):
-            return None
-        pool = scheduler.pool
-        if pool.slack_blocks:
-            # lanes hold a little more of windows and states than they must, or a little less
-            free_blocks = pool.free_blocks - len(scheduler.running) * (len(pool.growing) + pool.slack_reserve)
-            if free_blocks < 0 or (scheduler.waiting and not scheduler.all_fit(free_blocks)):
-                return None
-        free = len(scheduler.running) - len(prefilling)
-        if self._in_flight:
-            free -= self._sampling()
-        members = len(lane.members) if lane is not None else 0
-        if members == free:
-            if lane is None:
-                lane, self._spare_lane = self._spare_lane or Lane(pool), None
-            return lane
-        loose = [
-            seq for seq in scheduler.running if seq.lane is None and not seq.in_flight and not seq.unfinished_prefill
-        ]
-        if pool.free_blocks < len(loose) * (1 + pool.slack_blocks):
-            return None
-        if lane is None:
-            lane, self._spare_lane = self._spare_lane or Lane(pool), None
-        for seq in loose:
-            lane.join(seq)
-        return lane
-
-    def _begin_lane_step(self, lane: Lane, now_s: float) -> bool | None:
-        """Schedule the lane's next step, a prompt under way and waiting requests; False when requests need a closer
-        look, None when there is nothing to run."""
-        scheduler, pool = self._scheduler, self._scheduler.pool
-        if pool.slack_blocks:
-            lane.slide()
-        members, needs = len(lane.members), lane.needs()
-        budget = scheduler.budget_tokens - members
-        if budget < 0 or needs > pool.free_blocks:
-            return False
-        scheduler.begin_step()
-        entries: dict[Sequence, Entry] = {}
-        if scheduler.prefilling or scheduler.waiting:
-            batch = Batch()
-            entries = batch.entries
-            if scheduler.prefilling:
-                (seq,) = scheduler.prefilling
-                tokens = scheduler.tokens_of(seq, budget, scheduler.long_tokens())
-                if tokens > 0 and needs + scheduler.lacks(seq, tokens) > pool.free_blocks:
-                    return False
-                lane.begin(1)
-                if tokens > 0:
-                    scheduler.grow(seq, tokens)
-                    scheduler.put(batch, seq, tokens)
-                    budget -= tokens
-            else:
-                lane.begin(1)
-            if scheduler.waiting:
-                scheduler.admit_waiting(now_s, budget, batch)
-            scheduler.count_computed(batch)
-        elif members:
-            lane.begin(1)
-        if not members and not entries:
-            lane.started = lane.steps
-            return None
-        lane.entries = entries
-        self._launch_lane(lane, now_s)
-        return True
-
-    def _launch_lane(self, lane: Lane, now_s: float) -> None:
-        members = len(lane.members)
-        context = lane.context + members
-        if lane.entries:
-            prompts, pairs, decodes, more = load_of(lane.entries)
-            step_s = self._seconds(prompts, pairs, members + decodes, context + more)
-            steps, growth_s = 1, 0.0
-        else:
-            step_s = self._seconds(0, 0, members, context)
-            steps, growth_s = self._look_ahead(lane, members, context, step_s)
-        if self._stages == 1:
-            start_s = now_s
-            lane.stretch = stretch = Stretch(lane.steps + 1, steps, start_s, step_s, growth_s)
-            lane.done_s = self._stage_free_s[0] = start_s + step_s if steps == 1 else stretch.end_s(steps)
-            self._busy_s += lane.done_s - start_s
-        else:
-            lane.done_s = self._through_stages(step_s, now_s)
-            lane.stretch = Stretch(lane.steps + 1, 1, now_s, lane.done_s - now_s, 0.0)
-        self._steps += steps
-        self._in_flight.append(lane)
-        if self.on_scheduled is not None:
-            self.on_scheduled()
-
-    def _look_ahead(self, lane: Lane, members: int, context: int, step_s: float) -> tuple[int, float]:
-        """How many steps can be one event, and by how much each is longer than the one before."""
-        scheduler = self._scheduler
-        if self._stages > 1 or self._tell_tokens or scheduler.prefilling or scheduler.may_admit:
-            return 1, 0.0
-        steps = lane.next_end() - lane.steps
-        if steps == 1:
-            return 1, 0.0
-        free = scheduler.pool.free_blocks
-        if scheduler.pool.slack_blocks:
-            slide = lane.next_slide()
-            if slide is not None:
-                steps = min(steps, slide - lane.steps)
-            free -= members * (len(scheduler.pool.growing) + scheduler.pool.slack_reserve)
-            if lane.needs_at_most(steps) > free or (scheduler.waiting and not scheduler.seats_taken):
-                return 1, 0.0  # the next step may need a closer look
-        elif scheduler.waiting and not scheduler.seats_taken and scheduler.head_may_hit_more():
-            return 1, 0.0
-        elif lane.needs_at_most(steps) > free:
-            while steps > 1 and lane.needs(steps - 1) > free:
-                steps //= 2
-        seconds = self._seconds
-        while steps > 1:
-            last_s = seconds(0, 0, members, context + members * (steps - 1))
-            growth_s = (last_s - step_s) / (steps - 1)
-            if steps < 3:
-                return steps, growth_s
-            middle = (steps - 1) // 2
-            middle_s = seconds(0, 0, members, context + members * middle)
-            if abs(middle_s - (step_s + middle * growth_s)) <= 1e-10 * last_s:
-                return steps, growth_s
-            steps = middle + 1
-        return 1, 0.0
-
-    def _launch(self, batch: Batch, now_s: float) -> None:
-        batch.start_s = now_s
-        batch.done_s = self._through_stages(self._seconds(*load_of(batch.entries)), now_s)
-        self._steps += 1
-        self._in_flight.append(batch)
-        if self.on_scheduled is not None:
-            self.on_scheduled()
-
-    def _through_stages(self, step_s: float, now_s: float) -> float:
-        """Send a step through the pipeline: every stage takes it in turn, as soon as both are free."""
-        stage_s = step_s / self._stages
-        free_s = self._stage_free_s
-        leaves_s = now_s
-        for stage, factor in enumerate(self._stage_factors):
-            leaves_s = free_s[stage] = max(leaves_s, free_s[stage]) + stage_s * factor
-        self._busy_s += stage_s
-        return leaves_s
-
-    # -- ending steps ----------------------------------------------------------------------------------------------
-
-    def _count_decoded(self, lane: Lane, start_s: float, end_s: float, steps: int) -> None:
-        tokens = steps * len(lane.members)
-        if tokens:
-            self._generation_tokens += tokens
-            self.gaps.add((end_s - start_s) / steps, tokens)
-
-    def _end_lane_step(self, lane: Lane, at_s: float, outputs: list[Output]) -> None:
-        stretch = lane.stretch
-        assert stretch is not None
-        self._count_decoded(lane, stretch.start_s, at_s, stretch.steps)
-        lane.end(stretch.steps)
-        if self._tell_tokens:
-            ending = self._ended(lane, at_s)
-            outputs.extend([Output(seq.request.id, at_s, ending.get(seq)) for seq in (*ending, *lane.members)])
-        else:
-            while (seq := lane.pop_ended()) is not None:
-                lane.leave(seq)
-                outputs.append(Output(seq.request.id, at_s, self._finish(seq, at_s)))
-        if lane.entries:
-            entries, lane.entries = lane.entries, {}
-            self._settle_entries(entries, at_s, outputs, lane)
-        if len(lane.history.stretches) >= LONG_HISTORY:
-            lane.renew_history()
-
-    def _ended(self, lane: Lane, at_s: float) -> dict[Sequence, Finished]:
-        ended: dict[Sequence, Finished] = {}
-        while (seq := lane.pop_ended()) is not None:
-            lane.leave(seq)
-            ended[seq] = self._finish(seq, at_s)
-        return ended
-
-    def _end_batch(self, batch: Batch, at_s: float, outputs: list[Output]) -> None:
-        self._settle_entries(batch.entries, at_s, outputs, None)
-
-    def _settle_entries(
-        self, entries: dict[Sequence, Entry], at_s: float, outputs: list[Output], lane: Lane | None
-    ) -> None:
-        """Account for a step that ended: who has a token, who is done, and who decodes in ``lane`` from now on."""
-        scheduler = self._scheduler
-        slack = scheduler.pool.slack_blocks
-        for seq, entry in entries.items():
-            if lane is not None and not seq.stale and not entry.drafts:  # all there is to a plain prompt
-                seq.in_flight -= entry.tokens
-                if entry.samples:
-                    self._tokens(seq, 1, at_s)
-                    if seq.generated == seq.limit:
-                        outputs.append(Output(seq.request.id, at_s, self._finish(seq, at_s)))
-                        continue
-                    if self._tell_tokens:
-                        outputs.append(Output(seq.request.id, at_s, None))
-                    if not slack or scheduler.pool.free_blocks >= slack:
-                        lane.join(seq)
-                continue
-            stale = seq.stale > 0
-            tokens = scheduler.settle(seq, entry, self._accepted(seq, entry) if entry.drafts else 0)
-            if not tokens:
-                continue
-            tokens = min(tokens, seq.limit - seq.generated)
-            self._tokens(seq, tokens, at_s)
-            scheduler.put_out(seq, tokens, stale=stale)
-            if seq.generated == seq.limit:
-                outputs.append(Output(seq.request.id, at_s, self._finish(seq, at_s)))
-                continue
-            if self._tell_tokens:
-                outputs.extend([Output(seq.request.id, at_s, None)] * tokens)
-            if lane is not None and seq.running and scheduler.pool.free_blocks >= slack:
-                lane.join(seq)
-
-    def _tokens(self, seq: Sequence, tokens: int, at_s: float) -> None:
-        self._generation_tokens += tokens
-        if not seq.generated:
-            seq.first_token_s = at_s
-            self._prompt_tokens += seq.prompt_tokens
-        else:
-            self.gaps.add(at_s - seq.last_s, 1)
-        if tokens > 1:
-            self.gaps.add(0.0, tokens - 1)
-        seq.last_s = at_s
-        seq.generated += tokens
-        if not self._tell_tokens:
-            seq.times.extend([at_s] * tokens)
-
-    def _accepted(self, seq: Sequence, entry: Entry) -> int:
-        ratio = self.config.draft_acceptance_ratio
-        return accepted_drafts(ratio, seq.request.id, seq.generated, entry.drafts)
-
-    def _finish(self, seq: Sequence, at_s: float) -> Finished:
-        reason: FinishReason = seq.request.ends_with if seq.limit == seq.request.output_tokens else "length"
-        self._scheduler.drop(seq)
-        del self._sequences[seq.request.id]
-        self._finished[reason] += 1
-        return Finished(
-            reason,
-            seq.prompt_tokens,
-            seq.cached_tokens,
-            seq.generated,
-            seq.queued_s,
-            seq.scheduled_s,
-            seq.first_token_s,
-            at_s,
-            seq.preemptions,
-            NO_TIMES if self._tell_tokens else TokenTimes(tuple(seq.times)),
-        )
