@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from roadworthy.bench.client import GenerateRequest, Outcome
 
 CONNECT_TIMEOUT_S = 10.0
+CANNOT_CONNECT = "cannot connect"
+"""How the error of a request begins that reached nobody."""
 
 _OUR_OWN_LIMITS = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS})
 """Errors of connecting that the load generator's host ran into, not the target's."""
@@ -100,6 +102,7 @@ class LoadClient:
         self._tls = ssl.create_default_context() if origin.tls else None
         self._idle: list[_Connection] = []
         self._open: set[_Connection] = set()
+        self._closed = False
 
     async def __aenter__(self) -> LoadClient:
         return self
@@ -107,6 +110,7 @@ class LoadClient:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._closed = True
         for connection in tuple(self._open):
             connection.close()
 
@@ -141,7 +145,7 @@ class LoadClient:
             return f"no end of the answer within {self._timeout_s:g} s"
         except OSError as error:
             ours = CLIENT_ERROR if error.errno in _OUR_OWN_LIMITS else ""
-            return f"{ours}cannot connect: {_reason(error)}"
+            return f"{ours}{CANNOT_CONNECT}: {_reason(error)}"
 
     async def _connection(self) -> tuple[_Connection, bool]:
         while self._idle:
@@ -152,15 +156,22 @@ class LoadClient:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 _, fresh = await loop.create_connection(
-                    lambda: _Connection(now_s=self._now_s, on_idle=self._idle.append, on_lost=self._open.discard),
+                    lambda: _Connection(
+                        now_s=self._now_s, on_made=self._made, on_idle=self._idle.append, on_lost=self._open.discard
+                    ),
                     self._origin.host,
                     self._origin.port,
                     ssl=self._tls,
                 )
         except TimeoutError:
             raise OSError(f"no connection within {CONNECT_TIMEOUT_S:g} s") from None
-        self._open.add(fresh)
         return fresh, False
+
+    def _made(self, connection: _Connection) -> None:
+        """Know of a connection from its first moment: whoever asked for it may have been cancelled meanwhile."""
+        self._open.add(connection)
+        if self._closed:
+            connection.close()
 
     def _head_and_body(self, request: GenerateRequest) -> bytes:
         body: dict[str, object] = {
@@ -224,10 +235,12 @@ class _Connection(asyncio.Protocol):
         self,
         *,
         now_s: Callable[[], float],
+        on_made: Callable[[_Connection], None],
         on_idle: Callable[[_Connection], None],
         on_lost: Callable[[_Connection], None],
     ) -> None:
         self._now_s = now_s
+        self._on_made = on_made
         self._on_idle = on_idle
         self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None
@@ -262,6 +275,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]  # a stream's transport reads and writes
+        self._on_made(self)
 
     def data_received(self, data: bytes) -> None:
         self._read_s = self._now_s()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from roadworthy.adapters.event_loop import loop_factory
+from roadworthy.adapters.load_client import CANNOT_CONNECT
 from roadworthy.adapters.load_meter import Watcher, stop_on_signals
 from roadworthy.adapters.load_run import BenchRun, ask_target, drive_once
 from roadworthy.advise.gates import CLIENT_GATE
@@ -122,11 +123,9 @@ async def _search(
         step = await _decided(level, sla, target, stop, watch)
         steps.append(step)
         told(step)
-        slow_client = next(
-            (gate for gate in step.run.report.gates if gate.name == CLIENT_GATE and not gate.passed), None
-        )
-        if slow_client is not None and step.outcome != "met":
-            limited_by = f"at {rate_per_s:.3g}/s {slow_client.why}"
+        limited_by = _limit(step)
+        if limited_by:
+            limited_by = f"at {rate_per_s:.3g}/s {limited_by}"
             break
         if not stop.is_set():
             search.tell(rate_per_s, step.outcome)
@@ -134,6 +133,16 @@ async def _search(
         target=str(target.origin), model=target.model.id, sla=sla, steps=tuple(steps), met_per_s=search.met_per_s,
         not_met_per_s=search.not_met_per_s, limited_by=limited_by, partial=stop.is_set(),
     )  # fmt: skip
+
+
+def _limit(step: Step) -> str:
+    """Why a step says nothing about the service: its client was too slow, or nobody was there. Empty when it does."""
+    errors = [record.error for record in step.records]
+    if errors and all(error.startswith(CANNOT_CONNECT) for error in errors):
+        return f"the target was gone: {errors[0]}"
+    gates = (gate for gate in step.run.report.gates if gate.name == CLIENT_GATE and not gate.passed)
+    slow_client = next(gates, None)
+    return slow_client.why if slow_client is not None and step.outcome != "met" else ""
 
 
 async def _decided(request: BenchRequest, sla: Sla, target: Target, stop: asyncio.Event, watch: Watcher | None) -> Step:

@@ -144,7 +144,7 @@ def view_of(sweep: Sweep, *, searched: bool) -> SweepView:
     if sweep.partial:
         notes.append("The sweep was ended early; loads that had not ended are not in it.")
     if sweep.limited_by:
-        notes.append(f"The search stopped at the load generator's own limit: {sweep.limited_by}.")
+        notes.append(f"The search stopped before its end: {sweep.limited_by}.")
     facts = sweep.steps[0].run.facts() if sweep.steps else ()
     notes += [f"{name}: {value}" for name, value in facts if name in _SHOWN_FACTS]
     return SweepView(

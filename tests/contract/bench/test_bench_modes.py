@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -12,6 +13,7 @@ import pytest
 
 from fakes.engine import Asked, chat_events, completion, plain, response, stream_of
 from roadworthy.adapters import load_sweep
+from roadworthy.adapters.ports import free_ports
 from roadworthy.cli.bench import command
 from roadworthy.core.errors import ProbeError, SpecError
 from support.threaded_engine import after, obedient, threaded_engine
@@ -38,6 +40,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("roadworthy.advise.gates.MAX_CLIENT_LAG_P99_S", 60.0)
     monkeypatch.setattr("roadworthy.advise.gates.MAX_CLIENT_CPU_RATIO", 100.0)
     monkeypatch.setattr("roadworthy.advise.gates.MIN_STEADY_ARRIVALS", 10**9)
+    monkeypatch.setattr("roadworthy.bench.sweep.MOST_DRIFT_RATIO", 1e9)
 
 
 # one run
@@ -291,6 +294,29 @@ def test_a_sweep_without_an_answer_ends_with_1(capsys: pytest.CaptureFixture[str
     document = json_of(capsys)
     assert (document["highest_rate_met_per_s"], code) == (None, 1)
     assert document["reason"].startswith("no rate met the SLA")
+
+
+def test_a_target_that_goes_away_ends_the_search_and_is_not_called_missed(
+    capsys: pytest.CaptureFixture[str], patient: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drive_once, loads = load_sweep.drive_once, []
+
+    async def second_reaches_nobody(request: Any, target: Any, **more: Any) -> Any:
+        loads.append(request)
+        if len(loads) > 1:
+            (port,) = free_ports("127.0.0.1", 1)
+            target = replace(target, origin=replace(target.origin, port=port))
+        return await drive_once(request, target, **more)
+
+    monkeypatch.setattr(load_sweep, "drive_once", second_reaches_nobody)
+    load = ("--rate", "400", "--requests", "320", "--prompt-tokens", "9", "--output-tokens", "2", "--ttft-p99", "60s")
+    with threaded_engine() as engine:
+        code = bench("sweep", engine.url, *load, "--json")
+    document = json_of(capsys)
+    assert document["highest_rate_met_per_s"] == 400
+    assert document["lowest_rate_not_met_per_s"] is None
+    assert "the target was gone: cannot connect" in document["limited_by"]
+    assert code == 0
 
 
 # compare
