@@ -174,6 +174,10 @@ class DocumentStore:
         """Units of all documents with that canonical number."""
         return list(self._units("number = ?", (number,))) if number else []
 
+    def of_document(self, name: str) -> list[StoredUnit]:
+        """All units of a document, in the order of the text; empty when there is none of that name."""
+        return sorted(self._units("document.name = ?", (name,)), key=lambda one: one.unit.char_start)
+
     def _units(self, where: str, values: Sequence[int | str]) -> Iterator[StoredUnit]:
         rows = self._database.execute(
             f"SELECT {_COLUMNS} FROM unit JOIN document ON document.id = unit.document WHERE {where} ORDER BY unit.id",

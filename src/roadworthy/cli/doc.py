@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from roadworthy.cli.doc_ask import ask
+from roadworthy.cli.doc_options import home_option
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
@@ -31,14 +34,13 @@ SUFFIXES = {
 BYTES_PER_TOKEN = {True: 3.0, False: 4.6}
 """UTF-8 bytes of a token, Chinese and other text: a size for splitting, not a count for a bill."""
 
-home_option = click.option(
-    "--home", type=click.Path(path_type=Path), envvar="ROADWORTHY_HOME", help="Folder of the store (~/.roadworthy)."
-)  # fmt: skip
-
 
 @click.group()
 def command() -> None:
     """Read long documents and find the passage that answers, by number, words and meaning."""
+
+
+command.add_command(ask)
 
 
 @command.command()
