@@ -28,7 +28,7 @@ def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds the options that :func:`client_of` and :func:`budget_of` take."""
     for option in reversed(
         (
-            click.option("--url", required=True, envvar="ROADWORTHY_URL", help="Data port of a gateway, or OpenAI API."),
+            click.option("--url", required=True, envvar="ROADWORTHY_URL", help="Gateway data port, or OpenAI API."),
             click.option("--key", envvar="ROADWORTHY_KEY", help="The tenant's key; better in ROADWORTHY_KEY."),
             click.option("--model", help="Model to ask; the first that the gateway lists otherwise."),
             click.option(
