@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from roadworthy.cli.simulate_run import Asked, JudgedRun, judged_runs, simulate_planned
+from roadworthy.core.errors import SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -151,7 +152,14 @@ class _Source:
         if not variant.changes:
             return base
         assert self.text is not None  # it is kept where there are variants
-        tree = changed(yaml.safe_load(self.text), variant, yaml.safe_load)
+
+        def read(value: str) -> Any:
+            try:
+                return yaml.safe_load(value)
+            except yaml.YAMLError as error:
+                raise SpecError(f"what if {variant.name}: {value!r} is not YAML", hint="close what is open") from error
+
+        tree = changed(yaml.safe_load(self.text), variant, read)
         text = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True)
         if variant.replans:
             return load_best(self._spec, progress=progress, text=text)

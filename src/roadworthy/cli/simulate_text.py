@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from roadworthy.cli.simulate_run import JudgedRun
+    from roadworthy.core.latency import LatencySummary
     from roadworthy.simulate.compare import PolicyResult
 
 NAME_COLUMNS = 23
@@ -62,7 +64,8 @@ def standing_lines(judged: JudgedRun) -> Iterator[str]:
         return
     cost = judged.cost
     yield ""
-    yield f"{'tenant':<24}{'work':>6}{'waited':>8}{'wait P99':>10}{'refused':>9}{judged.currency if cost else '':>10}"
+    money = judged.currency if cost is not None else ""
+    yield f"{'tenant':<24}{'work':>6}{'waited':>8}{'wait P99':>10}{'refused':>9}{money:>10}".rstrip()
     for one in judged.standings:
         wait = "–" if one.waited_p99_s is None else format_duration(one.waited_p99_s)
         refused = sum(times for _, times in one.refused)
@@ -70,14 +73,17 @@ def standing_lines(judged: JudgedRun) -> Iterator[str]:
         yield (f"{_short(one.id):<24}{one.work_ratio:>6.1%}{one.waited:>8,}{wait:>10}{refused:>9,}{money:>10}").rstrip()
         for code, times in one.refused:
             yield f"    {times:,} × {code}"
-    yield f"fairness {fairness(judged):.3f} (Jain's index of the share of requests that each tenant had answered)"
+    even = fairness(judged)
+    if even is not None:
+        yield f"fairness {even:.3f} (Jain's index of the share of requests that each tenant had answered)"
 
 
-def fairness(judged: JudgedRun) -> float:
-    """Jain's index of the shares of requests that tenants had answered."""
+def fairness(judged: JudgedRun) -> float | None:
+    """Jain's index of the shares of requests that tenants had answered; None where nothing was answered."""
     from roadworthy.simulate.standing import jain_index
 
-    return jain_index(one.completed_ratio for one in judged.standings)
+    even = jain_index(one.completed_ratio for one in judged.standings)
+    return None if math.isnan(even) else even
 
 
 def seed_lines(judged: JudgedRun) -> Iterator[str]:
@@ -89,16 +95,16 @@ def seed_lines(judged: JudgedRun) -> Iterator[str]:
     for one in judged.seeds:
         report = one.report
         yield (
-            f"{one.seed:<8}{report.verdict:>10}{format_duration(report.user_ttft_s.p99):>11}"
-            f"{format_duration(report.tpot_s.p99):>11}{report.goodput_rps:>8.2f}/s{report.failed:>8,}"
+            f"{one.seed:<8}{report.verdict:>10}{_p99(report.user_ttft_s):>11}{_p99(report.tpot_s):>11}{report.goodput_rps:>8.2f}/s{report.failed:>8,}"
             f"{one.utilisation_ratio:>6.0%}"
         )
-    ttfts_s = [one.report.user_ttft_s.p99 for one in judged.seeds]
     met = sum(one.report.verdict == "met" for one in judged.seeds)
-    yield (
-        f"met with {met} of {len(judged.seeds)} seeds; TTFT P99 {format_duration(statistics.mean(ttfts_s))} ± "
-        f"{format_duration(statistics.stdev(ttfts_s))}"
-    )
+    ttfts_s = [one.report.user_ttft_s.p99 for one in judged.seeds if one.report.user_ttft_s.count]
+    spread = ""
+    if len(ttfts_s) > 1:
+        mean_s, apart_s = statistics.mean(ttfts_s), statistics.stdev(ttfts_s)
+        spread = f"; TTFT P99 {format_duration(mean_s)} ± {format_duration(apart_s)}"
+    yield f"met with {met} of {len(judged.seeds)} seeds{spread}"
 
 
 def what_if_lines(base: JudgedRun, variants: Sequence[JudgedRun]) -> Iterator[str]:
@@ -115,8 +121,8 @@ def what_if_lines(base: JudgedRun, variants: Sequence[JudgedRun]) -> Iterator[st
             yield f"{letter} {name}"
             name = ""
         yield (
-            f"{letter if name else ' '} {name:<24}{report.verdict:>10}{format_duration(report.user_ttft_s.p99):>10}"
-            f"{format_duration(report.tpot_s.p99):>10}{report.goodput_rps:>8.2f}/s{report.failed:>8,}"
+            f"{letter if name else ' '} {name:<24}{report.verdict:>10}{_p99(report.user_ttft_s):>10}"
+            f"{_p99(report.tpot_s):>10}{report.goodput_rps:>8.2f}/s{report.failed:>8,}"
             f"{one.run.utilisation_ratio:>6.0%}"
         )
     if not any(one.report.tenants for one in every):
@@ -147,6 +153,10 @@ def policy_lines(policies: Sequence[PolicyResult]) -> tuple[str, ...]:
             for one in policies
         ),
     )
+
+
+def _p99(summary: LatencySummary) -> str:
+    return format_duration(summary.p99) if summary.count else "–"
 
 
 def _letters() -> Iterator[str]:

@@ -188,3 +188,23 @@ def test_the_page_opens_offline(examples: Path, tmp_path: Path) -> None:
     html = page.read_text()
     assert "simulated engine" in html.lower()
     assert "<script src" not in html
+
+
+def test_a_service_that_answers_nothing_is_reported_too(tmp_path: Path) -> None:
+    spec = tmp_path / "nothing.yaml"
+    spec.write_text(
+        "model: {config: tiny, max_model_len: 4096}\ncluster: {gpu: cpu}\n"
+        "tenants: [{id: a, key: sk-a, daily_tokens: 1}]\n"
+    )
+    result = simulate(spec, "--requests", "5", "--seeds", "2", "--jobs", "1", "--what-if", "traffic=x2")
+    assert result.exception is None, result.exception
+    assert "met with 0 of 2 seeds\n" in result.stdout
+    assert "10 × daily_budget_exhausted" in result.stdout
+    report = document(simulate(spec, "--requests", "5", "--json"))
+    assert report["fairness"]["jain_index"] is None
+
+
+def test_a_value_that_is_not_yaml_is_named(examples: Path) -> None:
+    result = simulate(examples / "laptop.yaml", "--what-if", "sla.ttft_p99=[1")
+    assert isinstance(result.exception, SpecError)
+    assert "'[1' is not YAML" in str(result.exception)
