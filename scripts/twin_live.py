@@ -11,7 +11,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -65,10 +65,16 @@ class Constants:
     token_s: float
     front_s: float
 
-    def times(self, factor: float, *, front_s: float) -> Constants:
-        """Steps ``factor`` times as long, behind another front."""
-        steps = {name: getattr(self, name) * factor for name in Constants.__slots__ if name != "front_s"}
-        return Constants(front_s=front_s, **steps)
+    def times(self, decode: float, prefill: float, front_s: float) -> Constants:
+        """Decoding ``decode`` times and prompts ``prefill`` times as long, behind another front."""
+        return Constants(
+            launch_s=self.launch_s * decode,
+            sequence_s=self.sequence_s * decode,
+            context_token_s=self.context_token_s * decode,
+            token_s=self.token_s * prefill,
+            prefill_launch_s=self.prefill_launch_s * prefill,
+            front_s=front_s,
+        )
 
     def step_time(self) -> RooflineStepTime:
         return RooflineStepTime(
@@ -152,53 +158,70 @@ async def live(url: str, asked: Sequence[Asked], seed: int) -> list[Answer]:
 
 
 def fit(url: str) -> Constants:
-    """One run of plain cases: prompts of several lengths alone, then 1, 8 and 24 requests decoding together."""
+    """Plain cases, for the shape: prompts of several lengths alone, and 1 and 24 requests decoding together. The least
+    of several times is taken, since other work on the machine can only add to them."""
     asyncio.run(live(url, [Asked(at_s=0.2 * n, prompt_tokens=300, output_tokens=20) for n in range(10)], 90))  # warm
-    prefill: list[tuple[float, float]] = []
-    for turn, tokens in enumerate((50, 400, 1000, 2000) * 5):
-        (answer,) = asyncio.run(live(url, [Asked(at_s=0, prompt_tokens=tokens, output_tokens=1)], 100 + turn))
-        prefill.append((tokens, answer.ttft_s))
-    token_s, alone_s = line([(n, median_of(prefill, n)) for n in (50, 400, 1000, 2000)])
-    decode = []
-    for turn, together in enumerate((1, 8, 24) * 3):
-        answers = asyncio.run(live(url, [Asked(at_s=0, prompt_tokens=30, output_tokens=100)] * together, 200 + turn))
-        decode.append((together, statistics.median(answer.tpot_s for answer in answers)))
-    sequence_s, launch_s = line([(n, median_of(decode, n)) for n in (1, 8, 24)])
-    (far,) = asyncio.run(live(url, [Asked(at_s=0, prompt_tokens=3000, output_tokens=100)], 300))
-    context_token_s = max(0.0, (far.tpot_s - median_of(decode, 1)) / 3000)
-    first_s = alone_s - launch_s  # not a step: the front, and what a prompt costs beyond its tokens
+    ttft_s = {}
+    for tokens in (50, 2000):
+        alone = [Asked(at_s=0, prompt_tokens=tokens, output_tokens=1)]
+        ttft_s[tokens] = min(asyncio.run(live(url, alone, 100 + turn + tokens))[0].ttft_s for turn in range(6))
+    tpot_s = {}
+    for together, prompt in ((1, 30), (24, 30), (1, 3000)):
+        load = [Asked(at_s=0, prompt_tokens=prompt, output_tokens=100)] * together
+        runs = [asyncio.run(live(url, load, 200 + turn + together + prompt)) for turn in range(3)]
+        tpot_s[together, prompt] = min(statistics.median(answer.tpot_s for answer in answers) for answers in runs)
+    sequence_s = max(0.0, (tpot_s[24, 30] - tpot_s[1, 30]) / 23)
+    launch_s = max(1e-5, tpot_s[1, 30] - sequence_s)
+    token_s = max(0.0, (ttft_s[2000] - ttft_s[50]) / 1950)
     return Constants(
-        launch_s=launch_s, sequence_s=sequence_s, context_token_s=context_token_s, token_s=token_s,
-        prefill_launch_s=max(0.0, first_s) / 2, front_s=max(0.0, first_s) / 2,
-    )  # fmt: skip
+        launch_s=launch_s,
+        sequence_s=sequence_s,
+        context_token_s=max(0.0, (tpot_s[1, 3000] - tpot_s[1, 30]) / 2970),
+        token_s=token_s,
+        prefill_launch_s=0.0,
+        front_s=max(0.0, ttft_s[50] - 50 * token_s - launch_s),
+    )
 
 
-def scaled(constants: Constants, engine_url: str, requests: int) -> Constants:
-    """Constants under load, from one run of chats: beside the streams that it serves, every step of an engine takes
-    longer than alone. One factor for the steps, so that the median TPOT is the engine's, and the front's own time."""
-    asked = loads(constants, requests, seed=50)["chats"]
-    answers = asyncio.run(live(engine_url, asked, 400))
-    tpot_s = statistics.median(answer.tpot_s for answer in answers)
-    ttft_s = statistics.median(answer.ttft_s for answer in answers)
-    low, high = 0.25, 16.0
-    for _ in range(30):
+def scaled(constants: Constants, url: str, requests: int) -> Constants:
+    """Constants under load, from one run of chats and long prompts: an engine's steps take longer beside the streams
+    that it serves than alone. One factor for decoding, so that the chats' median TPOT is the engine's; one for prompts,
+    so that long ones take as much longer to their first token as there; and the front's own time."""
+    asked = loads(constants, requests, seed=50)
+    chats, long = asked["chats"], asked["long prompts"]
+    run = {name: asyncio.run(live(url, asked[name], 400)) for name in ("chats", "long prompts")}
+    tpot_s, ttft_s = median(run["chats"], "tpot_s"), median(run["chats"], "ttft_s")
+    apart_s = median(run["long prompts"], "ttft_s") - ttft_s
+    decode = prefill = 1.0
+    for _ in range(3):
+        decode = crossing(
+            lambda factor, other=prefill: median(twin(constants.times(factor, other, 0.0), chats), "tpot_s") - tpot_s
+        )
+        prefill = crossing(
+            lambda factor, other=decode: (
+                median(twin(constants.times(other, factor, 0.0), long), "ttft_s")
+                - median(twin(constants.times(other, factor, 0.0), chats), "ttft_s")
+                - apart_s
+            )
+        )
+    told_s = median(twin(constants.times(decode, prefill, 0.0), chats), "ttft_s")
+    return constants.times(decode, prefill, max(0.0, ttft_s - told_s))
+
+
+def median(answers: Sequence[Answer], name: str) -> float:
+    return statistics.median(getattr(answer, name) for answer in answers)
+
+
+def crossing(excess: Callable[[float], float]) -> float:
+    """The factor at which a rising ``excess`` is 0, from a sixteenth to 16."""
+    low, high = 1 / 16, 16.0
+    for _ in range(24):
         factor = math.sqrt(low * high)
-        told = twin(constants.times(factor, front_s=0.0), asked)
-        if statistics.median(answer.tpot_s for answer in told) > tpot_s:
+        if excess(factor) > 0:
             high = factor
         else:
             low = factor
-    return constants.times(factor, front_s=max(0.0, ttft_s - statistics.median(answer.ttft_s for answer in told)))
-
-
-def median_of(pairs: Sequence[tuple[float, float]], key: float) -> float:
-    return statistics.median(value for name, value in pairs if name == key)
-
-
-def line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Slope (not negative) and intercept (positive) of the least-squares line."""
-    fitted = statistics.linear_regression(*zip(*points, strict=True))
-    return max(0.0, fitted.slope), max(1e-5, fitted.intercept)
+    return math.sqrt(low * high)
 
 
 # -- the twin ----------------------------------------------------------------------------------------------------------
