@@ -75,7 +75,7 @@ def standing_lines(judged: JudgedRun) -> Iterator[str]:
             yield f"    {times:,} × {code}"
     even = fairness(judged)
     if even is not None:
-        yield f"fairness {even:.3f} (Jain's index of the share of requests that each tenant had answered)"
+        yield f"fairness {even:.3f} (Jain's index of the share of its requests each had answered)"
 
 
 def fairness(judged: JudgedRun) -> float | None:

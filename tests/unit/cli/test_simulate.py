@@ -182,6 +182,15 @@ def test_tenants_are_told_their_waits_refusals_and_cost(tmp_path: Path) -> None:
     assert free["failed"] == 0
 
 
+def test_what_is_said_of_tenants_and_variants_fits_eighty_columns(examples: Path) -> None:
+    text = simulate(
+        examples / "seven-tenants.yaml", "--requests", "60", "--jobs", "1", "--seeds", "2", "--what-if", "traffic=x2"
+    ).stdout
+    lines = text[text.index("tenant                    work") :].splitlines()
+    assert any(line.startswith("fairness") for line in lines)
+    assert all(len(line) <= 80 for line in lines), max(lines, key=len)
+
+
 def test_the_page_opens_offline(examples: Path, tmp_path: Path) -> None:
     page = tmp_path / "run.html"
     simulate(examples / "laptop.yaml", "--requests", "60", "--html", str(page))
