@@ -18,6 +18,7 @@ from roadworthy.twin.groups import Group
 from roadworthy.twin.runs import IdleQueue
 from roadworthy.twin.states import StateGroup
 from roadworthy.twin.texts import Path, Text
+from roadworthy.twin.tier import OffloadTier
 from roadworthy.twin.windows import WindowGroup
 
 if TYPE_CHECKING:
@@ -30,11 +31,12 @@ if TYPE_CHECKING:
 
 class Hit:
     """A cached prefix: its pieces by group, and the ``junction``, a longer prefix that only some groups have (0
-    where there is none)."""
+    where there is none). ``loaded`` tokens behind it come from the offload tier."""
 
-    __slots__ = ("junction", "pieces", "tokens")
+    __slots__ = ("junction", "loaded", "pieces", "tokens")
 
-    def __init__(self, pieces: list[list[Piece]], tokens: int, junction: int = 0) -> None:
+    def __init__(self, pieces: list[list[Piece]], tokens: int, junction: int = 0, loaded: int = 0) -> None:
+        self.loaded = loaded
         self.pieces = pieces
         self.tokens = tokens
         self.junction = junction
@@ -59,6 +61,7 @@ class BlockPool:
     Args:
         in_flight_tokens: scheduled and not settled, at most; a window group reserves room for them.
         longest: ``max_model_len``.
+        offload_blocks: room in host memory for evicted blocks.
     """
 
     def __init__(
@@ -69,9 +72,11 @@ class BlockPool:
         enable_prefix_caching: bool,
         in_flight_tokens: int,
         longest: int,
+        offload_blocks: int = 0,
     ) -> None:
         self.total_blocks = self.unused_blocks = kv_blocks - 1
-        self.queue: Final = IdleQueue()
+        self.tier: Final = OffloadTier(offload_blocks, cache.block_tokens) if offload_blocks else None
+        self.queue: Final = IdleQueue(self.tier.store if self.tier is not None else None)
         self.caching: Final = enable_prefix_caching
         self._roots: Final = {"": Text(None, None, 0)}
         sizes = [group.block_tokens for group in cache.groups if group.kind != "state" or group.resident_blocks > 1]
@@ -145,6 +150,8 @@ class BlockPool:
                     writer.tell()
         if not self._several:
             found, hit_tokens = self.groups[0].hit(path, tokens - 1)
+            if self.tier is not None:
+                return Hit([found], hit_tokens, loaded=self.tier.more(path, hit_tokens, tokens - 1))
             return Hit([found], hit_tokens) if found else NOTHING
         return self._find_common(path, tokens - 1)
 

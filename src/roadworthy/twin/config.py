@@ -39,6 +39,9 @@ class TwinConfig:
         lookahead_tokens: slots that drafting needs beyond the step's tokens (vLLM: ``num_lookahead_tokens``).
         concurrent_batches: steps that vLLM counts as scheduled and not settled when it reserves blocks; None is one
             more than the pipeline has stages, its default.
+        offload_blocks: room in host memory for cached blocks that the pool evicts, for models with one kind of cache; 0
+            is none. What is found there is loaded before the step that takes a request in.
+        offload_tokens_per_s: how fast that is.
         answer_tokens: length of an answer whose request sets no limit; the twin has no end-of-text of its own.
         engine_version: the version of vLLM that is modelled.
         label: what every surface of the twin says it is.
@@ -64,6 +67,8 @@ class TwinConfig:
     draft_acceptance_ratio: float = 0.0
     lookahead_tokens: int = 0
     concurrent_batches: int | None = None
+    offload_blocks: int = 0
+    offload_tokens_per_s: float = 1e6
     answer_tokens: int = 256
     engine_version: str = ""
     label: Literal["simulated"] = "simulated"
@@ -78,11 +83,15 @@ class TwinConfig:
             raise ValueError(f"max_model_len {self.max_model_len} has no room for one token in and one out")
         if self.policy not in ("fcfs", "priority"):
             raise ValueError(f"policy {self.policy!r} is neither fcfs nor priority")
-        for name in ("long_prefill_token_threshold", "draft_tokens", "lookahead_tokens"):
+        for name in ("long_prefill_token_threshold", "draft_tokens", "lookahead_tokens", "offload_blocks"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} {getattr(self, name)} is negative")
         if not 0 <= self.draft_acceptance_ratio <= 1:
             raise ValueError(f"draft_acceptance_ratio {self.draft_acceptance_ratio} is not between 0 and 1")
+        if self.offload_tokens_per_s <= 0:
+            raise ValueError(f"offload_tokens_per_s {self.offload_tokens_per_s} is not positive")
+        if self.offload_blocks and [group.kind for group in self.cache.groups] != ["full"]:
+            raise ValueError("offload_blocks: only a cache of one full-context group can be offloaded here")
         if self.label != "simulated":
             raise ValueError(f"label {self.label!r}: a twin is always labelled simulated")
         needed = largest_request_blocks(self.cache, self.max_model_len, self.in_flight_tokens)
@@ -143,7 +152,7 @@ def _scalars(document: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in document.items():
         if name in ("enable_prefix_caching", "async_scheduling"):
             fits = isinstance(value, bool)
-        elif name == "draft_acceptance_ratio":
+        elif name in ("draft_acceptance_ratio", "offload_tokens_per_s"):
             fits = isinstance(value, int | float) and not isinstance(value, bool)
         elif name in texts:
             fits = isinstance(value, str)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from roadworthy.twin.texts import Text
 
 Piece = tuple["Run", int, int]
@@ -40,10 +42,12 @@ class Run:
 class IdleQueue:
     """Idle runs in the order of eviction; ``blocks`` counts their blocks."""
 
-    __slots__ = ("_ends", "blocks")
+    __slots__ = ("_ends", "blocks", "on_evict")
 
-    def __init__(self) -> None:
+    def __init__(self, on_evict: Callable[[Run, int, int], None] | None = None) -> None:
         self.blocks = 0
+        self.on_evict = on_evict
+        """Told of blocks ``[from, to)`` of a run that are about to be forgotten."""
         self._ends = Run.__new__(Run)  # stands before the first and after the last
         self._ends.before = self._ends.after = self._ends
 
@@ -81,6 +85,8 @@ class IdleQueue:
             run = ends.after
             assert run is not None
             size = run.hi - run.lo
+            if self.on_evict is not None:
+                self.on_evict(run, max(run.lo, run.hi - blocks), run.hi)
             if size > blocks:
                 run.hi -= blocks
                 return

@@ -36,6 +36,7 @@ class Scheduler:
             enable_prefix_caching=config.enable_prefix_caching,
             in_flight_tokens=config.in_flight_tokens,
             longest=config.max_model_len,
+            offload_blocks=config.offload_blocks,
         )
         self.running: dict[Sequence, None] = {}  # in the order of admission
         self.waiting: deque[Sequence] | list[Sequence] = deque() if config.policy == "fcfs" else []
@@ -241,8 +242,9 @@ class Scheduler:
             known = seq.prompt_tokens + seq.generated
             hit = pool.find(seq.holding, known)
             seq.junction = hit.junction
-            tokens = known - hit.tokens
-            drafts = self._padding(tokens, hit.tokens, batch)
+            computed = hit.tokens + hit.loaded
+            tokens = known - computed
+            drafts = self._padding(tokens, computed, batch)
             if drafts:
                 if tokens + drafts > budget:
                     return
@@ -251,24 +253,25 @@ class Scheduler:
                 tokens = long_tokens
             tokens = min(tokens, budget)
             if self._block_tokens:
-                tokens = self._to_a_boundary(seq, hit.tokens, tokens)
+                tokens = self._to_a_boundary(seq, computed, tokens)
                 if not tokens:
                     return
             if not pool.admit(
                 seq.holding,
                 hit,
-                new_tokens=tokens,
+                new_tokens=hit.loaded + tokens,
                 tokens=known,
-                lookahead=self._lookahead_of(hit.tokens + tokens),
+                lookahead=self._lookahead_of(computed + tokens),
             ):
                 self.head_blocked = not pool.states  # a state that is being written can be read in the next step
                 return
             del waiting[passed]
             self.running[seq] = None
             seq.running = True
-            seq.computed = hit.tokens
+            seq.computed = computed
+            batch.loaded_tokens += hit.loaded
             if seq.scheduled_s < 0:
-                self._count_admission(seq, hit.tokens, now_s)
+                self._count_admission(seq, computed, now_s)
             batch.entries[seq] = Entry(tokens, drafts)
             budget -= tokens
 

@@ -44,6 +44,7 @@ class Steps:
         self._stages = config.step_time.pipeline_stages
         self._places = self._stages + config.async_scheduling
         self._seconds = config.step_time.real_step() if config.draft_tokens else config.step_time.compiled()
+        self._load_s = 1 / config.offload_tokens_per_s if config.offload_blocks else 0.0
         self._stage_free_s = [-math.inf] * self._stages
         self._stage_factors = [1.0] * self._stages  # how much longer each takes than it should
         self._spare_lane: Lane | None = None  # one without members, whose history goes on
@@ -159,6 +160,7 @@ class Steps:
             return False
         scheduler.begin_step()
         entries: dict[Sequence, Entry] = {}
+        load_s = 0.0
         if scheduler.prefilling or scheduler.waiting:
             batch = Batch()
             entries = batch.entries
@@ -177,21 +179,22 @@ class Steps:
             if scheduler.waiting:
                 scheduler.admit_waiting(now_s, budget, batch)
             scheduler.count_computed(batch)
+            load_s = batch.loaded_tokens * self._load_s
         elif members:
             lane.begin(1)
         if not members and not entries:
             lane.started = lane.steps
             return None
         lane.entries = entries
-        self._launch_lane(lane, now_s)
+        self._launch_lane(lane, now_s, load_s)
         return True
 
-    def _launch_lane(self, lane: Lane, now_s: float) -> None:
+    def _launch_lane(self, lane: Lane, now_s: float, load_s: float) -> None:
         members = len(lane.members)
         context = lane.context + members
         if lane.entries:
             prompts, pairs, decodes, more = load_of(lane.entries)
-            step_s = self._seconds(prompts, pairs, members + decodes, context + more)
+            step_s = load_s + self._seconds(prompts, pairs, members + decodes, context + more)
             steps, growth_s = 1, 0.0
         else:
             step_s = self._seconds(0, 0, members, context)
@@ -245,7 +248,8 @@ class Steps:
 
     def _launch(self, batch: Batch, now_s: float) -> None:
         batch.start_s = now_s
-        batch.done_s = self._through_stages(self._seconds(*load_of(batch.entries)), now_s)
+        step_s = batch.loaded_tokens * self._load_s + self._seconds(*load_of(batch.entries))
+        batch.done_s = self._through_stages(step_s, now_s)
         self._steps += 1
         self._in_flight.append(batch)
         if self.on_scheduled is not None:
