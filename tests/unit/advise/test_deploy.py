@@ -65,8 +65,14 @@ def test_the_best_layout_is_taken() -> None:
 
 
 def test_what_the_plan_does_not_choose_comes_from_the_document() -> None:
-    (twin,) = twin_configs(deployment(max_num_queued_reqs=9, scheduling_policy="priority"), plan(layout_plan()))
+    asked = deployment(
+        max_num_queued_reqs=9, scheduling_policy="priority", async_scheduling=True, long_prefill_token_threshold=512
+    )
+    (twin,) = twin_configs(asked, plan(layout_plan()))
     assert (twin.max_num_queued_reqs, twin.policy) == (9, "priority")
+    assert (twin.async_scheduling, twin.long_prefill_token_threshold) == (True, 512)
+    (plain,) = twin_configs(deployment(), plan(layout_plan()))
+    assert (plain.async_scheduling, plain.long_prefill_token_threshold) == (False, 0)
 
 
 def test_prefix_caching_follows_the_plan() -> None:
