@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from roadworthy.cli.doc_ask import ask
+from roadworthy.cli.doc_batch import batch
 from roadworthy.cli.doc_options import home_option
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def command() -> None:
 
 
 command.add_command(ask)
+command.add_command(batch)
 
 
 @command.command()
@@ -133,16 +135,18 @@ def list_(home: Path | None, as_json: bool) -> int:
 @click.argument("name")
 @home_option
 def remove(name: str, home: Path | None) -> int:
-    """Delete a document with its units and vectors."""
+    """Delete a document with its units, vectors and comparisons."""
     from roadworthy.core.errors import SpecError
 
     _need_numpy()
     from roadworthy.adapters.longdoc_index import drop_indexes
+    from roadworthy.adapters.longdoc_job import drop_jobs
 
     with _store(home) as store:
         if not store.remove(name):
             raise SpecError(f"{name!r} is not in the store", hint="`roadworthy doc list` shows what is")
         drop_indexes(_home(home))
+        drop_jobs(_home(home), name)
     click.echo(f"removed {name}", err=True)
     return 0
 
