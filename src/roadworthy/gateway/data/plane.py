@@ -106,7 +106,7 @@ class DataPlane:
         self._pepper = pepper
         self._remote_media = remote_media
         self._response_ids = ResponseIds(pepper)
-        self._ids = RequestIds()
+        self._ids = RequestIds(epoch_s() - now_s())
         self._ordinal = itertools.count(1)
         self._own_headers: dict[tuple[str, str, str], bytes] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -196,8 +196,8 @@ class DataPlane:
         route, principal = head.route, head.principal
         assert route is not None
         assert principal is not None
-        request.id = self._ids.next()
         started_s = self.now_s()
+        request.id = self._ids.next(started_s)
         try:
             if route.operation == "models":
                 client.respond(200, self._models(principal.tenant), request)
