@@ -198,6 +198,8 @@ class Engine(Steps):
                 flight = in_flight.popleft()
                 self._due_s = None
                 if isinstance(flight, Lane):
+                    if self._repeat(flight, at_s):
+                        continue
                     self._end_lane_step(flight, at_s, outputs)
                     self._schedule(at_s, flight)
                 else:

@@ -265,6 +265,47 @@ class Steps:
         self._busy_s += stage_s
         return leaves_s
 
+    def _repeat(self, lane: Lane, at_s: float) -> bool:
+        """End a step of decoding alone and begin the same again, where that is all there is to do: what
+        :meth:`_end_lane_step` and :meth:`_schedule` would come to, without asking. Elsewhere False, and nothing is
+        done."""
+        stretch, scheduler = lane.stretch, self._scheduler
+        if (
+            stretch is None
+            or stretch.steps > 1
+            or lane.entries
+            or not lane.members
+            or self._tell_tokens
+            or scheduler.prefilling
+            or (scheduler.waiting and not scheduler.seats_taken)
+            or lane.next_end() <= lane.steps + 1
+        ):
+            return False
+        pool, members = scheduler.pool, len(lane.members)
+        spare = pool.free_blocks - lane.needs()
+        if pool.slack_blocks:
+            slide = lane.next_slide()
+            if slide is not None and slide <= lane.steps + 1:
+                return False
+            spare -= len(scheduler.running) * (len(pool.growing) + pool.slack_reserve)
+        if spare < 0:
+            return False
+        known = members
+        for flight in self._in_flight:
+            if not isinstance(flight, Lane):
+                return False
+            known += len(flight.members) + len(flight.entries)
+        if known != len(scheduler.running):
+            return False
+        self._count_decoded(lane, stretch.start_s, at_s, 1)
+        lane.end(1)
+        if len(lane.history.stretches) >= LONG_HISTORY:
+            lane.renew_history()
+        scheduler.begin_step()
+        lane.begin(1)
+        self._launch_lane(lane, at_s, 0.0)
+        return True
+
     # -- ending steps ----------------------------------------------------------------------------------------------
 
     def _count_decoded(self, lane: Lane, start_s: float, end_s: float, steps: int) -> None:
