@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+import os
+import threading
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +15,6 @@ from roadworthy.cli.doc_options import budget_of, client_of, home_option, model_
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from concurrent.futures import Future
 
     from roadworthy.adapters.longdoc_job import JobFile
     from roadworthy.adapters.longdoc_model import ModelClient
@@ -124,6 +125,7 @@ class _Run:
     unread: dict[str, str] = field(default_factory=dict)
     resumed: int = 0
     _failed_in_a_row: int = 0
+    _left: int = 0
 
     def all(self, parallel: int) -> None:
         """Compare what is left. Raises the last error where nothing goes through."""
@@ -132,22 +134,31 @@ class _Run:
         keys = {key_of(self.book, self.client.model, one): one for one in self.clauses}
         left = [(key, one) for key, one in keys.items() if key not in self.job.done]
         self.resumed = len(keys) - len(left)
+        self._left = len(left)
         waiting: dict[Future[tuple[Judgement, ...]], tuple[str, StoredUnit]] = {}
-        pool = ThreadPoolExecutor(parallel)
-        try:
-            while left or waiting:
-                while left and len(waiting) < parallel:
-                    key, clause = left.pop(0)
-                    waiting[pool.submit(self._compare, clause)] = key, clause
-                for future in wait(waiting, return_when=FIRST_COMPLETED).done:
-                    self._keep(*waiting.pop(future), future)
-                    self._progress()
-                if self._failed_in_a_row >= FAILURES_IN_A_ROW:
-                    for _, clause in left:
-                        self.unread[_where(clause)] = "not tried: nothing went through any more"
-                    left = []
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+        while left or waiting:
+            while left and len(waiting) < parallel:
+                key, clause = left.pop(0)
+                waiting[self._begun(clause)] = key, clause
+            for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                self._keep(*waiting.pop(future), future)
+            self._progress(end=not (left or waiting))
+            if self._failed_in_a_row >= FAILURES_IN_A_ROW:
+                self.unread |= {_where(clause): "not tried: nothing went through any more" for _, clause in left}
+                left = []
+
+    def _begun(self, clause: StoredUnit) -> Future[tuple[Judgement, ...]]:
+        """One request on a thread that does not outlive an interrupted command, as a pool's threads would."""
+        future: Future[tuple[Judgement, ...]] = Future()
+
+        def work() -> None:
+            try:
+                future.set_result(self._compare(clause))
+            except BaseException as error:
+                future.set_exception(error)
+
+        threading.Thread(target=work, daemon=True).start()
+        return future
 
     def _compare(self, clause: StoredUnit) -> tuple[Judgement, ...]:
         from roadworthy.longdoc.compare import compare
@@ -158,6 +169,7 @@ class _Run:
     def _keep(self, key: str, clause: StoredUnit, future: Future[tuple[Judgement, ...]]) -> None:
         from roadworthy.core.errors import RoadworthyError
 
+        self._left -= 1
         try:
             judged = future.result()
         except RoadworthyError as error:
@@ -167,11 +179,10 @@ class _Run:
         self._failed_in_a_row = 0
         self.job.add(key, {"section": clause.unit.label, "judgements": [_kept(one) for one in judged]})
 
-    def _progress(self) -> None:
-        import os
-
+    def _progress(self, *, end: bool) -> None:
         if os.isatty(2):
-            click.echo(f"\r{len(self.job.done):,} of {len(self.clauses):,} clauses", err=True, nl=False)
+            done = max(0, len(self.clauses) - self._left - len(self.unread))
+            click.echo(f"\r{done:,} of {len(self.clauses):,} clauses", err=True, nl=end)
 
     def rows(self) -> tuple[Row, ...]:
         """The risk table of all results, of this run and before; each citation held against the text once more."""

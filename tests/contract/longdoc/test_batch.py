@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fakes.engine import plain
+from fakes.engine import hang, plain
 from roadworthy.adapters.longdoc_job import JobFile
 from roadworthy.cli import doc
 from roadworthy.core.errors import SpecError
 from support.longdoc import LAW, NAME, Reply, lines, speaking, store_with
-from support.threaded_engine import after, threaded_engine
+from support.threaded_engine import after, eventually, threaded_engine
 
 PLAYBOOK = """
 name: Our positions
@@ -129,6 +132,35 @@ def test_a_model_that_does_not_answer_in_the_form_compares_nothing(
     with threaded_engine(speaking(reply)) as engine:
         assert batch(home, engine.url, "--json") == 3
     assert {one["status"] for one in table(capsys)["risks"]} == {"unread"}
+
+
+def test_comparisons_go_with_the_document(home: Path) -> None:
+    with threaded_engine(speaking(judging)) as engine:
+        batch(home, engine.url)
+    assert len(list((home / "jobs").iterdir())) == 1
+    doc.command.main(["remove", NAME, "--home", str(home)], standalone_mode=False)
+    assert list((home / "jobs").iterdir()) == []
+
+
+def test_an_interrupted_job_ends_at_once_and_keeps_what_was_done(home: Path) -> None:
+    with threaded_engine(after(3, speaking(judging), hang())) as engine:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "roadworthy", "doc", "batch", str(home / "pb.yaml"), "--home", str(home), "--url",
+             engine.url, "--model", "m", "--document", "law.md", "--budget", "8000", "--parallel", "2"],
+            stderr=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        try:
+            eventually(lambda: len(engine.requests) == 5)
+            (job,) = (home / "jobs").iterdir()
+            eventually(lambda: len(job.read_bytes().splitlines()) == 3)
+            process.send_signal(signal.SIGINT)
+            _, told = process.communicate(timeout=30)
+        finally:
+            process.kill()
+            process.wait()
+    assert process.returncode == 130
+    assert b"Traceback" not in told
+    assert len(job.read_bytes().splitlines()) == 3
 
 
 def test_wrong_playbooks_are_told(home: Path) -> None:
