@@ -174,7 +174,7 @@ def _row(check: Check, judgements: Sequence[Judgement], *, all_read: bool) -> Ro
     deciding: Sequence[Judgement] = judgements
     if verified:
         found = {one.verdict for one in verified}
-        status = next(verdict for verdict in ("deviates", "unclear", "meets") if verdict in found)  # type: ignore[assignment]
+        status = next(verdict for verdict in ("deviates", "unclear", "meets") if verdict in found)
         deciding = sorted(verified, key=lambda one: one.verdict != status)
     elif judgements:
         status = "unverified"
