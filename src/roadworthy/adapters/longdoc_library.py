@@ -6,18 +6,27 @@ from typing import TYPE_CHECKING
 
 from roadworthy.adapters import embeddings
 from roadworthy.adapters.longdoc_index import open_index
-from roadworthy.core.errors import SpecError
+from roadworthy.core.errors import RoadworthyError, SpecError
 from roadworthy.longdoc.search import Searcher
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from roadworthy.adapters.longdoc_store import DocumentStore
+    from roadworthy.longdoc.converse import Library
     from roadworthy.longdoc.search import Hit, StoredUnit
 
 WIDER = 20
 """Times the limit that are looked at where only some documents are wanted."""
+
+
+RERANKED = 48
+"""Units that a reranker reads."""
+
+RANK_CONSTANT = 10
+MOST_READ = 6000
+"""Characters of each."""
 
 
 class StoreLibrary:
@@ -54,6 +63,49 @@ class StoreLibrary:
 
     def of_document(self, name: str) -> Sequence[StoredUnit]:
         return self._store.of_document(name)
+
+
+class Reranked:
+    """``library`` with its best units read by a reranker beside the question.
+
+    Units that the question names by number stay first. The two orders are fused, the reranker's counting five times
+    the other's, so that a weak one cannot throw out what was found. One that fails is told of once and left out.
+
+    Args:
+        scores: relevance of each text to a question, in order.
+    """
+
+    def __init__(
+        self, library: Library, scores: Callable[[str, Sequence[str]], Sequence[float]], say: Callable[[str], None]
+    ) -> None:
+        self._library, self._say = library, say
+        self._scores: Callable[[str, Sequence[str]], Sequence[float]] | None = scores
+        self.by_ids, self.of_document = library.by_ids, library.of_document
+
+    def search(self, question: str, *, limit: int) -> Sequence[Hit]:
+        hits = list(self._library.search(question, limit=max(limit, RERANKED)))
+        named = [hit for hit in hits if hit.named]
+        rest = [hit for hit in hits if not hit.named]
+        return [*named, *self._ordered(question, rest)][:limit]
+
+    def _ordered(self, question: str, hits: Sequence[Hit]) -> Sequence[Hit]:
+        if self._scores is None or len(hits) < 2:
+            return hits
+        try:
+            scores = self._scores(question, [_read(hit.stored) for hit in hits])
+        except RoadworthyError as error:
+            self._say(f"the reranker is left out: {error}")
+            self._scores = None
+            return hits
+        places = sorted(range(len(hits)), key=lambda place: -scores[place])
+        fused = {place: 5 / (RANK_CONSTANT + rank) + 1 / (RANK_CONSTANT + place) for rank, place in enumerate(places)}
+        return [hits[place] for place in sorted(fused, key=lambda place: -fused[place])]
+
+
+def _read(stored: StoredUnit) -> str:
+    """A unit as a reranker reads it, with its headings, cut to what one can take in."""
+    unit = stored.unit
+    return "\n".join((" > ".join((*unit.path, unit.label, unit.title)), unit.text))[:MOST_READ]
 
 
 def _named(wanted: str, stored: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from roadworthy.longdoc.cite import Citation
-    from roadworthy.longdoc.converse import Answer, Claim, RoundName
+    from roadworthy.longdoc.converse import Answer, Claim, Library, RoundName
 
 TASKS = {
     "locate": "looking for passages", "extract": "copying out what bears on it", "answer": "answering",
@@ -28,6 +28,7 @@ NOT_THERE = "The documents do not say."
 @home_option
 @model_options
 @click.option("--document", "documents", multiple=True, help="Only this document; may be repeated.")
+@click.option("--reranker", metavar="MODEL", help="Model behind the same URL whose /v1/rerank orders what is found.")
 @click.option("--quick", is_flag=True, help="One request: no rounds before the answer, none after it.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def ask(
@@ -40,6 +41,7 @@ def ask(
     spec: Path | None,
     answer_tokens: int | None,
     documents: tuple[str, ...],
+    reranker: str | None,
     quick: bool,
     as_json: bool,
 ) -> int:
@@ -47,9 +49,9 @@ def ask(
 
     Exit code 1 when the model gave no claim that its citations bear out; that the documents do not say is an answer.
     """
-    from roadworthy.adapters.longdoc_library import StoreLibrary
+    from roadworthy.adapters.longdoc_library import Reranked, StoreLibrary
     from roadworthy.cli.doc import _home, _store, count_tokens
-    from roadworthy.cli.output import print_json
+    from roadworthy.cli.output import print_json, say
     from roadworthy.core.errors import SpecError
     from roadworthy.longdoc.converse import Conversation
 
@@ -59,7 +61,9 @@ def ask(
         )
     client = client_of(url, key, model)
     with _store(home) as store:
-        library = StoreLibrary(store, _home(home), documents)
+        library: Library = StoreLibrary(store, _home(home), documents)
+        if reranker is not None:
+            library = Reranked(library, client_of(url, key, reranker).rerank, say)
         show = _Shown(words=not as_json)
         answer = Conversation(
             library=library, model=client, budget=budget_of(client, budget, spec, answer_tokens), count=count_tokens,

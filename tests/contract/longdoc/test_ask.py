@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ import click
 import pytest
 
 from fakes.engine import STREAM_HEAD as HEAD
-from fakes.engine import Answer, FakeEngine, chunk, in_turn, plain, wire
+from fakes.engine import Answer, Asked, FakeEngine, chunk, in_turn, plain, wire
+from roadworthy.adapters.longdoc_library import Reranked, StoreLibrary
 from roadworthy.adapters.longdoc_model import ModelClient
+from roadworthy.adapters.longdoc_store import DocumentStore
 from roadworthy.cli import doc
 from roadworthy.core.errors import ProbeError, SpecError, Temporary
 from roadworthy.longdoc.converse import Message, TooLong
@@ -193,3 +196,48 @@ def test_embeddings_and_scores_come_in_the_order_of_the_texts() -> None:
         assert ModelClient(engine.url, model="m").rerank("q", ["a", "b"]) == [0.1, 0.9]
         with pytest.raises(ProbeError, match="no score"):
             ModelClient(engine.url, model="m").rerank("q", ["a", "b", "c"])
+
+
+def reranking(scored: str | None) -> Answer:
+    """An endpoint that answers, and whose reranker likes what has ``scored`` in it; None is broken."""
+    chat = speaking(lambda name, prompt: "")
+
+    async def answer(asked: Asked) -> None:
+        body: Any = asked.json()
+        if asked.path != "/v1/rerank":
+            await chat(asked)
+        elif scored is None:
+            await plain(404, b'{"error": {"message": "no reranker here"}}')(asked)
+        else:
+            assert (body["model"], body["query"]) == ("reranker", QUESTION)
+            rows = [{"index": at, "relevance_score": 9 * (scored in text)} for at, text in enumerate(body["documents"])]
+            await plain(200, json.dumps({"results": rows[::-1]}).encode())(asked)
+
+    return answer
+
+
+def test_a_reranker_orders_what_is_found_and_one_that_fails_is_left_out(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def order(scored: str | None, *more: str) -> list[str]:
+        with threaded_engine(reranking(scored)) as engine:
+            ask(home, engine.url, "--json", "--quick", *more)
+        return [one["section"] for one in json.loads(capsys.readouterr().out)["passages"]]
+
+    plainly = order("继承")
+    last = plainly[-1]
+    words = LAW[LAW.index(last + "　") :][4:12]
+    assert order(words, "--reranker", "reranker")[0] == last
+    assert order(None, "--reranker", "reranker") == plainly
+
+
+def test_what_a_question_names_stays_before_what_a_reranker_likes(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Likes:
+        def __call__(self, question: str, texts: Sequence[str]) -> list[float]:
+            return [float("继承" in text) for text in texts]
+
+    with DocumentStore(home) as store:
+        library = Reranked(StoreLibrary(store, home), Likes(), print)
+        assert [hit.stored.unit.label for hit in library.search("第二条", limit=2)] == ["第二条", "第六条"]
