@@ -168,13 +168,17 @@ class _Run:
 
     def _keep(self, key: str, clause: StoredUnit, future: Future[tuple[Judgement, ...]]) -> None:
         from roadworthy.core.errors import RoadworthyError
+        from roadworthy.longdoc.compare import Unanswered
+        from roadworthy.longdoc.converse import TooLong
 
         self._left -= 1
         try:
             judged = future.result()
         except RoadworthyError as error:
             self.unread[_where(clause)] = _reason(error)
-            self._failed_in_a_row += 1
+            # an odd clause or reply is no reason to give up on the others, which a later run would not reach either
+            odd = isinstance(error, (Unanswered, TooLong))
+            self._failed_in_a_row = 0 if odd else self._failed_in_a_row + 1
             return
         self._failed_in_a_row = 0
         self.job.add(key, {"section": clause.unit.label, "judgements": [_kept(one) for one in judged]})

@@ -185,8 +185,12 @@ def stands(citation: Citation, stored: StoredUnit) -> bool:
 
 
 def wrongly_named(claim: str, cited: Sequence[StoredUnit]) -> tuple[str, ...]:
-    """Numbers of sections that ``claim`` names and that are neither cited for it nor named in what is cited."""
-    own = {one.unit.number for one in cited}
-    own |= {number.rsplit(".", 1)[0] for number in own}
-    mentioned = {number for one in cited for _, number in references(one.unit.text)}
-    return tuple(dict.fromkeys(number for _, number in references(claim) if number not in own | mentioned))
+    """Numbers of sections that ``claim`` names and that are neither cited for it, nor named in what is cited or above
+    it. Section 9 is named rightly for 9.2.2, and Section 2 for Article 5, Section 2."""
+    right: set[str] = set()
+    for one in cited:
+        unit = one.unit
+        parts = unit.number.split(".")
+        right |= {".".join(parts[:depth]) for depth in range(1, len(parts) + 1)} | {parts[-1]}
+        right |= {number for _, number in references("\n".join((*unit.path, unit.label, unit.title, unit.text)))}
+    return tuple(dict.fromkeys(number for _, number in references(claim) if number not in right))

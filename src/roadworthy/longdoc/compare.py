@@ -31,6 +31,10 @@ If it bears on none: {"clause": "bears on none"}"""
 LONGEST_WHY = 500
 
 
+class Unanswered(Temporary):
+    """The model spoke, and not in the form."""
+
+
 def shown_playbook(playbook: Playbook) -> str:
     """The playbook as the model reads it."""
     return "\n".join(
@@ -54,7 +58,7 @@ def compare(
     max_tokens: int,
     io_wait_s: float = 0.0,
 ) -> tuple[Judgement, ...]:
-    """What the model says of one clause. Raises Temporary where it says nothing in the form, and the model's errors."""
+    """What the model says of one clause. Raises Unanswered where it says nothing in the form, and the model's errors."""
     passage = Passage(id="P1", stored=stored, place=place_of(stored, units))
     content = f"Playbook:\n{shown_playbook(playbook)}\n\nClause:\n{passage_text(passage)}\n\n{TASK}"
     messages = (Message(role="system", content=RULES), Message(role="user", content=content))
@@ -62,9 +66,9 @@ def compare(
     replies = objects(spoken.text)
     judged = [one for reply in replies if (one := _judgement(reply, playbook, stored)) is not None]
     if not judged and not any("clause" in reply for reply in replies):
-        raise Temporary("the model did not answer in the form", hint="run it again, or name another --model")
+        raise Unanswered("the model did not answer in the form", hint="run it again, or name another --model")
     if spoken.cut:
-        raise Temporary("the model's reply was cut", hint="give more with --answer-tokens")
+        raise Unanswered("the model's reply was cut", hint="give more with --answer-tokens")
     return tuple({(one.check, one.verdict): one for one in judged}.values())
 
 

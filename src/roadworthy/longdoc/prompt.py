@@ -76,7 +76,8 @@ class Budget:
 
     def smaller(self) -> Budget:
         """For an engine that counted more tokens than we did."""
-        return Budget(window_tokens=2 * self.window_tokens // 3, answer_tokens=2 * self.answer_tokens // 3)
+        window = 2 * self.window_tokens // 3
+        return Budget(window_tokens=window, answer_tokens=min(self.answer_tokens, window // 4))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

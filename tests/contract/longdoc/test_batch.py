@@ -111,6 +111,15 @@ def test_an_endpoint_that_is_down_is_not_asked_for_every_clause(home: Path, caps
     assert len(table(capsys)["unread"]) == 12
 
 
+def test_odd_replies_in_a_row_do_not_keep_the_rest_from_being_compared(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store_with(home, LAW + "\n\n".join(f"第{one}条　条文在此。" for one in ("七", "八", "九", "十", "十一", "十二")))
+    with threaded_engine(after(9, speaking(lambda name, prompt: "Well."), speaking(judging))) as engine:
+        assert batch(home, engine.url, "--parallel", "1", "--json") == 3
+    assert len(table(capsys)["unread"]) == 9
+
+
 def test_another_playbook_or_text_is_another_comparison(home: Path) -> None:
     job = ("--job", str(home / "job.jsonl"))
     with threaded_engine(speaking(judging)) as engine:

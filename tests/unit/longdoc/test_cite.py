@@ -108,3 +108,19 @@ def test_a_claim_may_name_only_what_is_cited_or_mentioned_there() -> None:
     assert wrongly_named("第1024条规定了隐私权", [privacy]) == ("1024",)
     assert wrongly_named("第1032条规定了隐私权，见第3条", [privacy]) == ()
     assert wrongly_named("自然人享有隐私权", [privacy]) == ()
+
+
+@pytest.mark.parametrize(
+    ("claim", "number", "wrong"),
+    [
+        ("Section 9 says so", "9.2.2", ()),
+        ("Section 9.2 says so", "9.2.2", ()),
+        ("Section 2 says so", "5.2", ()),
+        ("Section 9.3 says so", "9.2.2", ("9.3",)),
+        ("Article 17 says so", "33", ("17",)),
+        ("the 4th Amendment says so", "amendment.4", ()),
+        ("the 5th Amendment says so", "amendment.4", ("amendment.5",)),
+    ],
+)
+def test_a_section_may_be_named_by_a_part_of_its_number(claim: str, number: str, wrong: tuple[str, ...]) -> None:
+    assert wrongly_named(claim, [stored("the text", number=number, label="")]) == wrong
