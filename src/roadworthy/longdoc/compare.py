@@ -58,7 +58,7 @@ def compare(
     max_tokens: int,
     io_wait_s: float = 0.0,
 ) -> tuple[Judgement, ...]:
-    """What the model says of one clause. Raises Unanswered where it says nothing in the form, and the model's errors."""
+    """What the model says of one clause. Raises Unanswered where it is nothing in the form, and the model's errors."""
     passage = Passage(id="P1", stored=stored, place=place_of(stored, units))
     content = f"Playbook:\n{shown_playbook(playbook)}\n\nClause:\n{passage_text(passage)}\n\n{TASK}"
     messages = (Message(role="system", content=RULES), Message(role="user", content=content))
