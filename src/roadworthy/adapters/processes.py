@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copyreg
 import ctypes
+import gc
 import os
 import signal
 import sys
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children, get_context, resource_tracker
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -38,6 +39,13 @@ def each(function: Callable[[Work], Outcome], pieces: Sequence[Work], *, process
         yield from map(function, pieces)
         return
     copyreg.pickle(MappingProxyType, _pickled_proxy)
+    try:
+        yield from _pooled(function, pieces, processes)
+    finally:
+        _end_tracker()
+
+
+def _pooled(function: Callable[[Work], Outcome], pieces: Sequence[Work], processes: int) -> Iterator[Outcome]:
     context = get_context("spawn")  # forking a process that may have threads is not safe
     others = set(active_children())
     with ProcessPoolExecutor(max_workers=processes, mp_context=context, initializer=_end_with_parent) as pool:
@@ -51,6 +59,15 @@ def each(function: Callable[[Work], Outcome], pieces: Sequence[Work], *, process
             for child in ours:
                 child.join()
             raise
+
+
+def _end_tracker() -> None:
+    """Wait for the helper process that the standard library starts with the first spawned one: before Python 3.13 it
+    outlives us by some milliseconds, unwaited for."""
+    gc.collect()  # semaphores of the pool sign off with it when they go; later they would start another
+    stop = getattr(getattr(resource_tracker, "_resource_tracker", None), "_stop", None)
+    if callable(stop) and not active_children():
+        stop()
 
 
 def _pickled_proxy(

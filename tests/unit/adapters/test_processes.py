@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 import operator
+import subprocess
+import sys
 import time
 from multiprocessing import active_children
+from pathlib import Path
 from types import MappingProxyType
 
 import pytest
@@ -36,3 +39,17 @@ def test_whoever_stops_listening_leaves_no_process() -> None:
     next(outcomes)
     outcomes.close()  # type: ignore[attr-defined]
     assert not active_children()
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs /proc")
+def test_not_even_the_standard_librarys_helper_is_left() -> None:
+    script = (
+        "import math, os, pathlib\n"
+        "from roadworthy.adapters.processes import each\n"
+        "if __name__ == '__main__':\n"
+        "    print(list(each(math.sqrt, [4, 9], processes=2)))\n"
+        "    print(pathlib.Path(f'/proc/{os.getpid()}/task/{os.getpid()}/children').read_text().split())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "[2.0, 3.0]\n[]\n"
+    assert done.stderr == ""
