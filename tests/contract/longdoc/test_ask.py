@@ -17,6 +17,7 @@ from roadworthy.adapters.longdoc_library import Reranked, StoreLibrary
 from roadworthy.adapters.longdoc_model import ModelClient
 from roadworthy.adapters.longdoc_store import DocumentStore
 from roadworthy.cli import doc
+from roadworthy.cli.doc_options import budget_of
 from roadworthy.core.errors import ProbeError, SpecError, Temporary
 from roadworthy.longdoc.converse import Message, TooLong
 from roadworthy.spec.values import Tenant
@@ -171,6 +172,21 @@ def test_wrong_use_is_told(home: Path, tmp_path: Path) -> None:
         ask(home, url, "--budget", "400", "--answer-tokens", "300")
     with pytest.raises(click.UsageError):
         doc.command.main(["ask", "q", "--home", str(home)], standalone_mode=False)
+
+
+def test_the_budget_is_what_was_told_else_the_plans_else_the_endpoints(home: Path, examples: Path) -> None:
+    listed = json.dumps({"data": [{"id": "a"}, {"id": "m", "max_model_len": 3000}]}).encode()
+    with threaded_engine() as engine:
+        engine.pages["/v1/models"] = (200, listed)
+        client = ModelClient(engine.url, model="m")
+        budgets = [
+            budget_of(client, 900, examples / "laptop.yaml", 100),
+            budget_of(client, None, examples / "laptop.yaml", None),
+            budget_of(client, None, None, None), budget_of(ModelClient(engine.url, model="a"), None, None, None),
+        ]  # fmt: skip
+    assert [(one.window_tokens, one.answer_tokens) for one in budgets] == [
+        (900, 100), (4096, 1024), (3000, 750), (8192, 1024),
+    ]  # fmt: skip
 
 
 def test_only_the_named_document_is_looked_into(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
