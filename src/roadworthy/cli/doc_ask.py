@@ -92,7 +92,7 @@ class _Shown:
     def claim(self, claim: Claim) -> None:
         if self._words and claim.verified and claim.text not in self._told:
             self._told.add(claim.text)
-            click.echo(f"{claim.text} {' '.join(f'[{self._number(one)}]' for one in claim.citations)}")
+            click.echo(f"{clean(claim.text)} {' '.join(f'[{self._number(one)}]' for one in claim.citations)}")
 
     def _number(self, citation: Citation) -> int:
         return self._cited.setdefault(citation, len(self._cited) + 1)
@@ -105,11 +105,11 @@ class _Shown:
             click.echo(NOT_THERE)
         for claim in answer.unverified:
             what = "Withdrawn" if claim.text in self._told else "Not verified"
-            click.echo(f"\n{what}: {' '.join(claim.text.split())[:500]}\n  because: {'; '.join(claim.problems)}")
+            click.echo(f"\n{what}: {clean(claim.text)[:500]}\n  because: {clean('; '.join(claim.problems))}")
         if self._cited:
             click.echo("")
         for citation, number in self._cited.items():
-            click.echo(f"[{number}] {_place(citation)}\n    “{' '.join(citation.quote.split())}”")
+            click.echo(f"[{number}] {_place(citation)}\n    “{clean(citation.quote)}”")
         if answer.outcome == "unverified" and not answer.unverified:
             click.echo("No answer: the model said nothing that could be checked.")
         for note in answer.notes:
@@ -118,9 +118,14 @@ class _Shown:
 
 def _place(citation: Citation) -> str:
     page = f", page {citation.page}" if citation.page is not None else ""
-    return (
-        f"{citation.document}, {' > '.join((*citation.path, citation.section))}{page}, {citation.start}-{citation.end}"
-    )
+    where = " > ".join(filter(None, (*citation.path, citation.section)))
+    return clean(", ".join(filter(None, (citation.document, where)))) + f"{page}, {citation.start}-{citation.end}"
+
+
+def clean(text: str) -> str:
+    """``text`` on one line, without what would steer a terminal or turn the direction of reading: models and documents
+    are strangers."""
+    return " ".join("".join(one if one.isprintable() else " " for one in text).split())
 
 
 def answer_json(answer: Answer, model: str) -> Mapping[str, object]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from roadworthy.cli.doc_ask import citation_json
+from roadworthy.cli.doc_ask import citation_json, clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,15 +72,15 @@ def risk_text(book: Playbook, document: str, rows: Sequence[Row], unread: Mappin
         click.echo(f"\n{row.check.topic}: {MEANING[row.status]}\n  wanted: {row.check.wanted}")
         for one in row.judgements[:5]:
             mark = "" if one.verified else " (not verified)"
-            click.echo(f"  {one.section}: {one.verdict}{mark}. {one.why}")
+            click.echo(f"  {clean(one.section) or 'clause'}: {one.verdict}{mark}. {clean(one.why)}")
             for each in one.citations:
-                click.echo(f"    “{' '.join(each.quote.split())}” ({each.start}-{each.end})")
+                click.echo(f"    “{clean(each.quote)}” ({each.start}-{each.end})")
     for clause, reason in list(unread.items())[:10]:
-        click.echo(f"\nnot compared: {clause}: {reason}")
+        click.echo(f"\nnot compared: {clean(clause)}: {clean(reason)}")
 
 
 def _sections(row: Row) -> str:
-    names = list(dict.fromkeys(one.section for one in row.judgements if one.section))
+    names = list(dict.fromkeys(clean(one.section) for one in row.judgements if one.section))
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 

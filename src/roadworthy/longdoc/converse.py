@@ -117,7 +117,7 @@ class Round:
     """One request to the model, or the search before it."""
 
     name: RoundName
-    seconds: float
+    took_s: float
     io_wait_s: float
     prompt_tokens: int | None
     completion_tokens: int | None
@@ -265,7 +265,7 @@ class Conversation:
         spoken = self.model.chat(messages, max_tokens=self.budget.answer_tokens, io_wait_s=waited_s, heard=heard)
         self._rounds.append(
             Round(
-                name=name, seconds=self.now_s() - since_s, io_wait_s=waited_s, prompt_tokens=spoken.prompt_tokens,
+                name=name, took_s=self.now_s() - since_s, io_wait_s=waited_s, prompt_tokens=spoken.prompt_tokens,
                 completion_tokens=spoken.completion_tokens, cached_tokens=spoken.cached_tokens, cut=spoken.cut,
             )
         )  # fmt: skip

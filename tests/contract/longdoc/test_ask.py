@@ -62,7 +62,7 @@ def test_a_person_reads_claims_with_numbers_and_their_places(home: Path, capsys:
         assert ask(home, engine.url) == 0
     out = capsys.readouterr().out
     assert f"{CLAIM} [1]" in out
-    assert f"[1] {NAME}, 第一编　总则 > 第一条, {LAW.index(QUOTE)}-" in out
+    assert f"[1] {NAME}, 第一编 总则 > 第一条, {LAW.index(QUOTE)}-" in out
 
 
 def test_an_answer_without_a_true_citation_is_told_and_ends_with_1(
@@ -74,6 +74,17 @@ def test_an_answer_without_a_true_citation_is_told_and_ends_with_1(
     out = capsys.readouterr().out
     assert "Not verified: 罚款一万元。" in out
     assert "[1]" not in out
+
+
+def test_what_would_steer_a_terminal_is_not_printed(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    claim = "隐私权\x1b[31m属于\u202e自然人。\x07"
+    with threaded_engine(speaking(rightly(claim, QUOTE))) as engine:
+        assert ask(home, engine.url) == 0
+    with threaded_engine(speaking(lambda name, prompt: claim)) as engine:
+        assert ask(home, engine.url) == 1
+    out = capsys.readouterr().out
+    assert "隐私权 [31m属于 自然人。" in out
+    assert not set(out) & set("\x1b\u202e\x07")
 
 
 def test_that_the_documents_do_not_say_ends_with_0(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
