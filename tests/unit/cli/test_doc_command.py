@@ -81,14 +81,14 @@ def test_a_removed_document_is_gone_from_the_file_too(home: Path, tmp_path: Path
 def test_a_bad_file_is_named_and_the_others_are_stored(
     home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "gb.txt").write_bytes("第一条".encode("gb18030"))
+    (tmp_path / "latin.txt").write_bytes("Für die Größe gilt: übrige Öle.".encode("latin-1"))
     (tmp_path / "empty.txt").touch()
     (tmp_path / "more.md").write_text(LAW)
     capsys.readouterr()
     assert (
         run(
             "ingest",
-            *(tmp_path / name for name in ("gb.txt", "empty.txt", "more.md", "none.txt")),
+            *(tmp_path / name for name in ("latin.txt", "empty.txt", "more.md", "none.txt")),
             "--home",
             home,
             "--no-vectors",
@@ -98,7 +98,7 @@ def test_a_bad_file_is_named_and_the_others_are_stored(
     )
     told = json.loads(capsys.readouterr().out)["documents"]
     assert ["error" in one for one in told] == [True, True, False, True]
-    assert "iconv" in told[0]["error"]
+    assert "iconv" in told[0]["hint"]
 
 
 def test_wrong_use_is_told(home: Path) -> None:
