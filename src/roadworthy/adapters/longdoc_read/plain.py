@@ -35,7 +35,15 @@ def _decoded(data: bytes) -> tuple[str, tuple[str, ...]]:
 
 
 def _mostly_chinese(text: str) -> bool:
-    """Of the characters beyond ASCII nine in ten are common Chinese ones: Latin text read so is not like that."""
+    """Of the characters beyond ASCII nine in ten are common Chinese ones, which are those of GB 2312: an accented
+    letter of Latin text and the plain one behind it give others."""
     beyond = [letter for letter in text if letter > "\x7f"]
-    common = sum("\u4e00" <= letter <= "\u9fa5" or letter in _CHINESE_MARKS for letter in beyond)
+    common = sum(letter in _CHINESE_MARKS or _in_gb2312(letter) for letter in beyond)
     return len(beyond) >= 2 and common >= 0.9 * len(beyond)
+
+
+def _in_gb2312(letter: str) -> bool:
+    try:
+        return "\u4e00" <= letter <= "\u9fa5" and bool(letter.encode("gb2312"))
+    except UnicodeEncodeError:
+        return False
