@@ -113,19 +113,19 @@ class Billing:
     def write(self, records: Sequence[RequestRecord]) -> None:
         """Rows for ``records``, in order; returns at once."""
         rows, slots = [], []
+        offset_s, worker, slot_of = self._offset_s, self._worker, self._slot_of
         for one in records:
             if not one.attempts:
                 continue
+            prompt, cached = one.prompt_tokens, one.cached_tokens
             rows.append(
                 LedgerRow(
-                    request_id=one.request_id, tenant_id=one.tenant_id, model=one.model, endpoint=one.endpoint,
-                    operation=one.operation, started_s=one.started_s + self._offset_s, ending=one.ending,
-                    prompt_tokens=one.prompt_tokens, output_tokens=one.output_tokens,
-                    cached_tokens=min(one.cached_tokens, one.prompt_tokens), status=one.status,
-                    estimated=one.tokens_estimated, worker=self._worker,
+                    one.request_id, one.tenant_id, one.model, one.started_s + offset_s, prompt, one.output_tokens,
+                    cached if cached <= prompt else prompt, one.endpoint, one.operation, one.ending, one.status,
+                    one.tokens_estimated, worker,
                 )
             )  # fmt: skip
-            slot = self._slot_of.pop(one.request_id, None)
+            slot = slot_of.pop(one.request_id, None)
             if slot is not None:
                 slots.append(slot)
         if rows:

@@ -119,13 +119,10 @@ class Governance:
         governor = self.governor
         try:
             facts = Facts(operation=operation, io_wait_ms=io_wait_ms) if governor.settings.rules else None
-            treatment = governor.check(tenant, request, facts, now_s)
-            charge = governor.charge(tenant, request, treatment)
+            treatment, charge, limits = governor.size_up(tenant, request, facts, now_s)
             ticket = Ticket(tenant, request, treatment, charge)
             if self.shared is None:
-                ticket.grant = grant = self._local.acquire(
-                    governor.limits(tenant_id), charge, request.request_id, now_s
-                )
+                ticket.grant = grant = self._local.acquire(limits, charge, request.request_id, now_s)
                 self._enter(ticket, grant, now_s)
         except Refused as refused:
             self._count(tenant_id, refused)
@@ -180,7 +177,10 @@ class Governance:
             )  # fmt: skip
         elif state == "queued" and not governor.withdraw(ticket):
             self._wake_soon()  # it had its turn, and nobody has told it yet
-        self._settle(ticket, prompt, output, now_s)
+        if self.shared is None and ticket.grant is not None:
+            self._local.settle(ticket.grant, prompt_tokens=prompt, output_tokens=output, now_s=now_s)
+        else:
+            self._settle(ticket, prompt, output, now_s)
         if governor.waiting:
             self._wake_soon()
 

@@ -165,6 +165,25 @@ class Governor:
         prompt = request.prompt_tokens
         return Charge(tenant.id, model, prompt, output, self.shape.held(prompt + output))
 
+    def size_up(
+        self, tenant: Tenant, request: RouteRequest, facts: Facts | None, now_s: float
+    ) -> tuple[Treatment, Charge, Limits]:
+        """``check``, ``charge`` and ``limits`` in one, for who asks all three of every request. Raises as they do."""
+        seat = self._seats.get(tenant.id)
+        treatment = self._treatments.get(request.model)
+        if seat is None or treatment is None or self._has_rules:
+            treatment = self.check(tenant, request, facts, now_s)
+            seat = self._seats[tenant.id]
+        elif seat.models is not None and request.model not in seat.models:
+            raise refusals.model(tenant.id, request.model, seat.tenant.models)
+        model, expected = treatment.model, seat.expected
+        output = self._expected if expected is None else expected.get(model, self._expected)
+        asked = request.max_tokens
+        if asked is not None and asked < output:
+            output = asked
+        prompt = request.prompt_tokens
+        return treatment, Charge(tenant.id, model, prompt, output, self.shape.held(prompt + output)), seat.limits
+
     def enter(
         self,
         grant: Grant,

@@ -13,7 +13,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from roadworthy.route.govern import refusals
-from roadworthy.route.govern.gcra import MINUTE_US, cost_us, used_units
+from roadworthy.route.govern.gcra import MINUTE_US, used_units
 from roadworthy.route.govern.values import DAY_S, Grant, Held
 
 if TYPE_CHECKING:
@@ -110,7 +110,8 @@ class LocalMeter:
             borrowed_blocks -= blocks
         charged, tokens = charge.prompt_tokens + charge.output_tokens, prompt_tokens + output_tokens
         if tokens != charged:
-            tokens = min(tokens, _MOST_TOKENS)
+            if tokens > _MOST_TOKENS:
+                tokens = _MOST_TOKENS
             if grant.day == day:
                 used += tokens - charged
             else:
@@ -118,8 +119,10 @@ class LocalMeter:
                 if grant.day in others:
                     others[grant.day] += tokens - charged
             if tokens_per_minute:
-                tokens_us += cost_us(tokens, tokens_per_minute) - cost_us(charged, tokens_per_minute)
-                tokens_us = min(tokens_us, _MOST_US)
+                # gcra.corrected, without its calls
+                tokens_us += tokens * MINUTE_US // tokens_per_minute - charged * MINUTE_US // tokens_per_minute
+                if tokens_us > _MOST_US:
+                    tokens_us = _MOST_US
         _write(
             self._rows, at, requests - 1, day, held - blocks, borrowed_blocks, used, requests_us, tokens_us,
             per_minute, tokens_per_minute,

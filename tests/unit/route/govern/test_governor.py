@@ -487,3 +487,28 @@ def test_the_same_owner_cannot_wait_twice() -> None:
     desk.ask("one", "a")
     with pytest.raises(ValueError, match="waits already"):
         desk.ask("one", "a")
+
+
+@pytest.mark.parametrize("max_tokens", [None, 7])
+def test_sizing_up_a_request_is_the_check_the_charge_and_the_limits_of_it(max_tokens: int | None) -> None:
+    tenant = Tenant(id="a", concurrency=3, models=("m",))
+    governor = Governor([tenant], shape=BlockShape(block_tokens=16))
+    request = RouteRequest(tenant_id="a", model="m", stream=False, max_tokens=max_tokens, prompt_tokens=100)
+    for _ in range(2):  # of a model that was never asked for, and of one that was
+        treatment, charge, limits = governor.size_up(tenant, request, None, 0.0)
+        assert treatment == governor.check(tenant, request, None, 0.0)
+        assert charge == governor.charge(tenant, request, treatment)
+        assert limits == governor.limits("a")
+
+
+@pytest.mark.parametrize(
+    ("tenant_id", "model", "code"), [("a", "x", "model_not_allowed"), ("b", "m", "tenant_removed")]
+)
+def test_sizing_up_refuses_what_the_check_refuses(tenant_id: str, model: str, code: str) -> None:
+    governor = Governor([Tenant(id="a", models=("m",)), Tenant(id="free")])
+    for name in ("m", "x"):  # both models are known by now, since somebody may use them
+        governor.check(Tenant(id="free"), RouteRequest(tenant_id="free", model=name, stream=False), None, 0.0)
+    request = RouteRequest(tenant_id=tenant_id, model=model, stream=False)
+    with pytest.raises(Refused) as found:
+        governor.size_up(Tenant(id=tenant_id), request, None, 0.0)
+    assert found.value.code == code
