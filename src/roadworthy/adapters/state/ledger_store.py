@@ -44,6 +44,18 @@ def write(connection: sa.Connection, rows: Sequence[LedgerRow]) -> int:
     return len(new)
 
 
+def write_new(connection: sa.Connection, rows: Sequence[LedgerRow]) -> int:
+    """The same where no request was told before, as nearly always: nobody has to look. For SQLite.
+
+    Raises:
+        sqlalchemy.exc.IntegrityError: one was told before. The transaction is to be given up, and ``write`` used.
+    """
+    if rows:
+        _insert(connection, rows)
+        add_up(connection, daily, _sums(rows))
+    return len(rows)
+
+
 def _new(connection: sa.Connection, told: Mapping[str, LedgerRow]) -> list[LedgerRow]:
     statement = insert(connection, ledger).on_conflict_do_nothing().returning(ledger.c.request_id)
     values = [dict(zip(COLUMNS, _values(row), strict=True)) for row in told.values()]
@@ -54,13 +66,17 @@ def _new_in_sqlite(connection: sa.Connection, told: Mapping[str, LedgerRow]) -> 
     """The same for a transaction that is alone with the file: 4 us a row in place of 26, in the process that relays."""
     known = {request_id for (request_id,) in connection.exec_driver_sql(_KNOWN, (json.dumps([*told]),))}
     new = [row for request_id, row in told.items() if request_id not in known]
+    _insert(connection, new)
+    return new
+
+
+def _insert(connection: sa.Connection, new: Sequence[LedgerRow]) -> None:
     at = 0
     for together in _TOGETHER:
         statement = _INSERT + ", ".join([_ROW] * together)
         while len(new) - at >= together:
             connection.exec_driver_sql(statement, tuple(chain.from_iterable(map(_values, new[at : at + together]))))
             at += together
-    return new
 
 
 def usage(

@@ -5,7 +5,10 @@ Every method is one transaction and raises ``Temporary`` where the store is lock
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
+
+from sqlalchemy.exc import IntegrityError
 
 from roadworthy.adapters.state import ledger_store, registry_store
 from roadworthy.adapters.state.database import ANSWER_TIMEOUT_S, LOCK_TIMEOUT_S, Database
@@ -89,6 +92,9 @@ class State:
 
     def write_ledger(self, rows: Sequence[LedgerRow]) -> int:
         """Bill ``rows``, and add them to their days; how many were new."""
+        if self._database.sqlite:
+            with contextlib.suppress(IntegrityError), self._database.writing() as connection:
+                return ledger_store.write_new(connection, rows)
         with self._database.writing() as connection:
             return ledger_store.write(connection, rows)
 
