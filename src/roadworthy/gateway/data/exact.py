@@ -40,6 +40,8 @@ _SIZE_LINE = re.compile(rb"([0-9a-f]{1,7})\r\n")
 _LAST_CHUNK = b"0\r\n\r\n"
 _END = b"}\n\n\r\n"
 _SIZE_LINES = tuple(b"%x\r\n" % size for size in range(4096))
+_SHAPES: dict[bytes, bytes] = {}
+_SHAPES_KEPT = 4096
 _DELTA = re.compile(rb"^event: (?:response\..*\.delta|content_block_delta)\r?$", re.MULTILINE)
 _ENDED = re.compile(rb"^event: (?:response\.(?:completed|incomplete|failed)|message_delta)\r?$", re.MULTILINE)
 """Names of events, in responses and messages, that bring a piece of text, and that bring the engine's last word."""
@@ -202,9 +204,9 @@ class ExactGate(CountedGate):
         cells[PROMPT], cells[OUTPUT] = prompt, output
         self.estimated = False
         self._prompt, self._output = prompt, output
-        self._start = b'}],"usage":{"prompt_tokens":%d,"total_tokens":' % prompt
+        self._start = _one(b'}],"usage":{"prompt_tokens":%d,"total_tokens":' % prompt)
         self._start_bytes = len(self._start)
-        self._counts = b'%d,"completion_tokens":%d' + data[found.end(2) :].replace(b"%", b"%%")
+        self._counts = _one(b'%d,"completion_tokens":%d' + data[found.end(2) :].replace(b"%", b"%%"))
         if self._strips:
             data = b"".join((_size_line(at - start + 3), data[start:at], _END))
         try:
@@ -334,6 +336,11 @@ def _cut_member(payload: bytes, members: dict[str, Raw]) -> bytes:
             return left
     quoted = (msgspec.json.encode(name) + b":" + raw for name, raw in others.items())
     return b"{" + b",".join(quoted) + b"}"
+
+
+def _one(text: bytes) -> bytes:
+    """The same, as one object for all streams that have it: hundreds that take turns find it in the cache."""
+    return text if len(_SHAPES) >= _SHAPES_KEPT else _SHAPES.setdefault(text, text)
 
 
 def _size_line(content_bytes: int) -> bytes:
