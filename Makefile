@@ -49,7 +49,7 @@ check: lint $(VENV)/.tools
 	$(BIN)/pytest -m 'not engine and not e2e'
 
 test: lint $(VENV)/.vllm $(VENV)/.tools
-	$(BIN)/pytest
+	PYTEST=$(BIN)/pytest scripts/test-all
 
 # vLLM 0.33.0 from its published wheel (336 MB), on a stand-in node: are the catalog's flags its own, does it accept every
 # rendered line; scripts/check_vllm_lines.py records the answer after rendering changed. Wants ROADWORTHY_TEST_DATA.

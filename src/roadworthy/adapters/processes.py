@@ -48,17 +48,16 @@ def each(function: Callable[[Work], Outcome], pieces: Sequence[Work], *, process
 def _pooled(function: Callable[[Work], Outcome], pieces: Sequence[Work], processes: int) -> Iterator[Outcome]:
     context = get_context("spawn")  # forking a process that may have threads is not safe
     others = set(active_children())
-    with ProcessPoolExecutor(max_workers=processes, mp_context=context, initializer=_end_with_parent) as pool:
-        try:
-            yield from pool.map(function, pieces)
-        except BaseException:  # interrupted, failed, or nobody wants the rest: what runs is not waited for
-            pool.shutdown(wait=False, cancel_futures=True)
-            ours = set(active_children()) - others
-            for child in ours:
-                child.terminate()
-            for child in ours:
-                child.join()
-            raise
+    pool = ProcessPoolExecutor(max_workers=processes, mp_context=context, initializer=_end_with_parent)
+    try:
+        yield from pool.map(function, pieces)
+    except BaseException:  # interrupted, failed, or nobody wants the rest: what runs is not waited for
+        for child in set(active_children()) - others:
+            child.terminate()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+        del pool  # the error's traceback would keep its semaphores beyond the helper that looks after them
 
 
 def _end_tracker() -> None:

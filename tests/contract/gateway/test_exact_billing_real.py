@@ -116,7 +116,10 @@ def test_what_the_client_gets_is_what_vllm_would_have_sent_it(
 
 
 def test_a_client_that_leaves_real_vllm_is_billed_the_tokens_it_got(vllm_engine: RunningEngine) -> None:
-    async def test() -> None:
+    """On a busy machine an engine may have sent all before the client is heard to leave: what is billed is right then
+    too, and the next client tries again."""
+
+    async def leave() -> str:
         ledger = Rows()
         async with (
             gateway_before(vllm_engine.url, governance=EXACT, stores=Stores(ledger=lambda: ledger)) as gateway,
@@ -139,8 +142,14 @@ def test_a_client_that_leaves_real_vllm_is_billed_the_tokens_it_got(vllm_engine:
                 assert "usage" not in value
                 delivered += sum(len(choice.get("token_ids") or ()) for choice in value["choices"])
         (row,) = ledger.rows
-        assert row.ending == "client_left"
         assert delivered > 0
         assert row.output_tokens == delivered
+        return row.ending
+
+    async def test() -> None:
+        endings = []
+        while "client_left" not in endings:
+            endings.append(await leave())
+            assert len(endings) < 6, f"nobody was heard to leave: {endings}"
 
     run(test, limit_s=120)

@@ -28,9 +28,9 @@ def test_a_checkpoint_is_looked_for_from_the_documents_folder(tmp_path: Path) ->
     assert [problem.path for problem in problems] == ["model.config"]
 
 
-def test_a_document_over_a_mebibyte_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.yaml").write_text("#" * (2**20 + 1))
-    with pytest.raises(SpecError, match="more than 1,048,576 bytes"):
+def test_a_document_over_four_mebibytes_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("#" * (4 * 2**20 + 1))
+    with pytest.raises(SpecError, match="more than 4,194,304 bytes"):
         load_document(tmp_path / "a.yaml")
 
 

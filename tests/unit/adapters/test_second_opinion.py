@@ -76,7 +76,8 @@ def package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
         module.__dict__.update(names)
         monkeypatch.setitem(sys.modules, PACKAGE + suffix, module)
     spec = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec if name.startswith(PACKAGE) else find(name))
     monkeypatch.setattr(second_opinion, "require_second_opinion", lambda: None)
     return seen
 
