@@ -23,6 +23,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from roadworthy.adapters.state.trouble import trouble
+from roadworthy.adapters.state.wal import write_ahead
 from roadworthy.core.errors import SpecError, Temporary, Unsupported
 
 LOCK_TIMEOUT_S = 5.0
@@ -149,7 +150,7 @@ def _sqlite(file: Path, lock_timeout_s: float, may_make: Callable[[], bool]) -> 
     @event.listens_for(engine, "connect")
     def _opened(connection: Any, _record: Any) -> None:
         connection.isolation_level = None  # the driver opens no transaction of its own: `_begin` does
-        connection.execute("PRAGMA journal_mode = WAL")
+        write_ahead(connection, within_s=lock_timeout_s)
         connection.execute("PRAGMA synchronous = FULL")  # what was billed outlives a power cut
 
     @event.listens_for(engine, "begin")

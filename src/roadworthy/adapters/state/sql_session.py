@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from roadworthy.adapters.state.database import Database
 from roadworthy.adapters.state.sql_steps import LEASES, TABLES, TENANTS
+from roadworthy.adapters.state.wal import write_ahead
 
 if TYPE_CHECKING:
     from roadworthy.adapters.state.sql_store import Session
@@ -54,7 +55,7 @@ class SqliteSession:
             self._file, timeout=LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False
         )  # fmt: skip
         self._connection = connection
-        connection.execute("PRAGMA journal_mode = WAL")
+        write_ahead(connection, within_s=LOCK_TIMEOUT_S)
         connection.execute("PRAGMA synchronous = NORMAL")
         self.begin()
         for statement in TABLES:
