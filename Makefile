@@ -1,7 +1,7 @@
 # Two commands do everything on a fresh Debian or Ubuntu machine with Python 3.11+, make and a network:
 #   make demo   plan a real deployment, serve its twin, drive load, give the verdict, write the report
 #   make test   everything that CI runs
-# `make check` is the quick part of the tests (under 3 minutes).
+# `make check` is the quick part of the tests (about 3 minutes): those that start no server.
 
 # `make PYTHON=...` decides; else scripts/choose-python does
 PYTHON ?=
@@ -46,7 +46,7 @@ lint: $(VENV)/.dev
 	$(BIN)/lint-imports
 
 check: lint $(VENV)/.tools
-	$(BIN)/pytest -m 'not engine and not e2e'
+	$(BIN)/pytest tests/unit tests/property tests/golden
 
 test: lint $(VENV)/.vllm $(VENV)/.tools
 	PYTEST=$(BIN)/pytest scripts/test-all
