@@ -27,6 +27,12 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def spawned_pool(processes: int) -> ProcessPoolExecutor:
+    """A pool whose processes end with ours, however it ends."""
+    context = get_context("spawn")  # forking a process that may have threads is not safe
+    return ProcessPoolExecutor(max_workers=processes, mp_context=context, initializer=_end_with_parent)
+
+
 def each(function: Callable[[Work], Outcome], pieces: Sequence[Work], *, processes: int) -> Iterator[Outcome]:
     """``function`` of each of ``pieces``, in their order, on at most ``processes`` processes.
 
@@ -46,9 +52,8 @@ def each(function: Callable[[Work], Outcome], pieces: Sequence[Work], *, process
 
 
 def _pooled(function: Callable[[Work], Outcome], pieces: Sequence[Work], processes: int) -> Iterator[Outcome]:
-    context = get_context("spawn")  # forking a process that may have threads is not safe
     others = set(active_children())
-    pool = ProcessPoolExecutor(max_workers=processes, mp_context=context, initializer=_end_with_parent)
+    pool = spawned_pool(processes)
     try:
         yield from pool.map(function, pieces)
     except BaseException:  # interrupted, failed, or nobody wants the rest: what runs is not waited for

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from roadworthy.adapters.incident.encodings import SNIFF_BYTES, as_utf8, encoding_of, unwrapped
-from roadworthy.adapters.incident.parallel import PARALLEL_FROM_BYTES, cores, scan_pieces
+from roadworthy.adapters.incident.parallel import PARALLEL_FROM_BYTES, scan_pieces
 from roadworthy.adapters.incident.sources import READ_ERRORS, Source, at_line_ends, chunks, sources
+from roadworthy.adapters.processes import cores
 from roadworthy.core.errors import ProbeError
 from roadworthy.diagnose.examine import DOCUMENT_LIMIT_BYTES, Examination
 

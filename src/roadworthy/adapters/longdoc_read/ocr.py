@@ -19,6 +19,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from roadworthy.adapters.processes import cores, spawned_pool
 from roadworthy.longdoc.numerals import CHINESE
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Recogniser:
 
     def __init__(self, cache: Path, *, workers: int | None = None) -> None:
         self._cache = cache
-        self._workers = workers or len(os.sched_getaffinity(0))
+        self._workers = workers or cores()
         self._engines = engines()
         self._pool: ProcessPoolExecutor | None = None
 
@@ -90,10 +91,7 @@ class Recogniser:
         if kept.is_file():
             return None, kept.read_text(encoding="utf-8")
         if self._pool is None:
-            import multiprocessing
-
-            # spawned, since a forked child would inherit the locks of whatever threads there are
-            self._pool = ProcessPoolExecutor(self._workers, mp_context=multiprocessing.get_context("spawn"))
+            self._pool = spawned_pool(self._workers)
         return kept, self._pool.submit(recognise, data, self._engines)
 
     def _finished(self, number: int, kept: Path | None, begun: Future[str] | str) -> tuple[int, str]:

@@ -93,7 +93,7 @@ def _page_text(document: Any, number: int) -> tuple[str, bool]:
                 text: str = layer.get_text_bounded()
             finally:
                 layer.close()
-            if len(text.split()) and sum(map(len, text.split())) >= FEWEST_CHARACTERS:
+            if sum(map(len, text.split())) >= FEWEST_CHARACTERS:
                 return text, False
             pictures = page.get_objects(filter=[pypdfium2.raw.FPDF_PAGEOBJ_IMAGE], max_depth=3)
             return text, any(True for _ in pictures)
