@@ -72,14 +72,18 @@ class Flow:
 
     def page_of(self, char_start: int) -> int:
         """The page, counted from 1, on which the character at ``char_start`` stands."""
-        return max(1, bisect_right(self.page_starts, char_start))
+        return _page_at(self.page_starts, char_start)
+
+
+def _page_at(page_starts: Sequence[int], char_start: int) -> int:
+    return max(1, bisect_right(page_starts, char_start))
 
 
 def paged(units: Iterable[Unit], page_starts: Sequence[int]) -> tuple[Unit, ...]:
     """``units`` with the page on which each begins; as they are where there are no pages."""
     if not page_starts:
         return tuple(units)
-    return tuple(replace(unit, page=max(1, bisect_right(page_starts, unit.char_start))) for unit in units)
+    return tuple(replace(unit, page=_page_at(page_starts, unit.char_start)) for unit in units)
 
 
 def flowing(pages: Sequence[str]) -> Flow:
@@ -177,8 +181,8 @@ def _joint(before: str, line: str, full: float) -> str:
     """What stands between two lines: nothing or a space inside a paragraph, an empty line between two."""
     if _OPENS.match(line):
         return "\n\n"
-    wide = _width(before) >= full
-    if not wide and (before[-1] in _STOPS or _width(before) < 0.7 * full or line[:1].isupper()):
+    width = _width(before)
+    if width < full and (before[-1] in _STOPS or width < 0.7 * full or line[:1].isupper()):
         return "\n\n"
     return _space(before, line)
 

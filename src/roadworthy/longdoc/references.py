@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from roadworthy.longdoc.numerals import CHINESE, chinese_number, ordinal_number, roman_number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
-    from roadworthy.longdoc.values import Unit, UnitKind
+    from roadworthy.longdoc.values import UnitKind
 
 Reference = tuple["UnitKind | None", str]
 """Kind, None for any, and canonical number."""
@@ -99,23 +99,3 @@ def _amendment(found: re.Match[str]) -> int | None:
         return int(found["number"]) if found["number"].isdigit() else roman_number(found["number"])
     words = found["ordinal"]
     return ordinal_number(words) or ordinal_number(words.split()[-1]) or ordinal_number(words.split("-")[-1])
-
-
-def named_units(question: str, units: Iterable[Unit]) -> tuple[int, ...]:
-    """Indices of ``units`` that ``question`` names, in its order."""
-    by_number: dict[tuple[str, str], list[int]] = {}
-    for index, unit in enumerate(units):
-        for key in ((unit.kind, unit.number), ("", unit.number)):
-            by_number.setdefault(key, []).append(index)
-    found: list[int] = []
-    for kind, number in references(question):
-        found += by_number.get((kind or "", number), ()) or _loosely(kind, number, by_number)
-    return tuple(dict.fromkeys(found))
-
-
-def _loosely(kind: UnitKind | None, number: str, by_number: dict[tuple[str, str], list[int]]) -> list[int]:
-    """An article by its Roman number too, a section asked for where the document says clause, and the other way."""
-    others = (
-        [("article", number), ("section", number), ("clause", number)] if kind in ("section", "article", None) else []
-    )
-    return next((by_number[key] for key in others if key in by_number), [])
