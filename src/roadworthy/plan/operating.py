@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -77,6 +77,8 @@ class Engine:
     def __init__(self, step: RooflineStepTime, demand: Demand, *, max_num_batched_tokens: int) -> None:
         self._demand, self._stages = demand, step.pipeline_stages
         self._seconds = step.compiled()
+        self._eager_s, self._graph_tokens = step.eager_s, step.graph_tokens
+        self._launched = replace(step, eager_s=0.0).compiled()  # as if the host were never late
         self._tokens_max = float(max_num_batched_tokens)
         self._context, self._computed = demand.context_mean, demand.computed_mean
         self._reach = demand.cached_mean + self._computed / 2
@@ -182,7 +184,7 @@ class Engine:
         by this or by chance: arrivals in such runs are as uneven as independent ones that are fewer.
         """
         stages, pieces, tokens_max = self._stages, self._pieces, self._tokens_max
-        seconds, context, reach, exp = self._seconds, self._context, self._reach, math.exp
+        seconds, context, exp = self._seconds, self._context, math.exp
         piece, rounds = self._computed / pieces, max(1.0, pieces / stages)
         others = stages - 1
         even = 1 / min(stages, max(1.0, concurrency))
@@ -195,7 +197,7 @@ class Engine:
             plain = seconds(0, 0, running, large * context)
             other = seconds(0, 0, small if small > 1 else 1.0, small * context)
             together = min(max(1.0, keep * rate * walk / chance if chance else 1.0) * piece, tokens_max)
-            carrying = seconds(max(1.0, together), together * reach, running, large * context)
+            carrying = self._beside_s(large, together)
             slow = (slow + (carrying if carrying > plain else plain)) / 2
             none = exp(-rate * plain)
             begins = 1 - none
@@ -231,8 +233,17 @@ class Engine:
         return self._seconds(0, 0, max(1.0, sequences), sequences * self._context)
 
     def _beside_s(self, sequences: float, tokens: float) -> float:
-        """A step of decoding with so many tokens of prompts, halfway through what is computed of them."""
-        return self._seconds(max(1.0, tokens), tokens * self._reach, max(1.0, sequences), sequences * self._context)
+        """A step of decoding with so many tokens of prompts, halfway through what is computed of them.
+
+        It lasts at least as long as the host needs where no graph holds it, which is a matter of the prompt's own
+        length: a mean prompt just beyond the largest graph would make every step such a one.
+        """
+        running = max(1.0, sequences)
+        seconds = self._launched(max(1.0, tokens), tokens * self._reach, running, sequences * self._context)
+        if seconds >= self._eager_s:
+            return seconds
+        room = (self._graph_tokens - running) * self._computed / tokens
+        return seconds + self._demand.share_above(room) * (self._eager_s - seconds)
 
     def _ttft_s(self, concurrency: float, walk: _Walk, prompt: float, cached: float, wait_s: float) -> float:
         """Waiting for a batch to join, then the walk of the prompt's first chunk; the others follow it through the

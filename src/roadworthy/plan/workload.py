@@ -72,6 +72,15 @@ class Demand:
         """Mean number of steps that one prompt is computed in, ``tokens_max`` tokens at a time."""
         return _pieces_mean(self.computed_mean, self.prompt_sigma, tokens_max)
 
+    def share_above(self, tokens: float) -> float:
+        """Share of prompts of which more than ``tokens`` are computed."""
+        if tokens <= 0:
+            return 1.0
+        mean, sigma = self.computed_mean, self.prompt_sigma
+        if sigma <= 0:
+            return float(mean > tokens)
+        return 0.5 * math.erfc((math.log(tokens / mean) + sigma**2 / 2) / (sigma * math.sqrt(2)))
+
 
 @lru_cache(maxsize=4096)
 def _pieces_mean(mean: float, sigma: float, tokens_max: float) -> float:

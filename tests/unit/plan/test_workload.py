@@ -77,3 +77,15 @@ def test_the_mean_number_of_pieces_is_that_of_drawn_prompts(tokens_max: int) -> 
         -(-request.prompt_tokens // tokens_max) for request in Arrivals(PROFILE, seed=2, requests=4000).first_turns()
     ]
     assert demand.pieces_mean(tokens_max) == pytest.approx(statistics.mean(drawn), rel=0.06)
+
+
+@pytest.mark.parametrize("tokens", [64, 512, 2048])
+def test_the_share_of_long_prompts_is_that_of_the_drawn_load(tokens: int) -> None:
+    demand = demand_of(PROFILE)
+    drawn = [request.prompt_tokens > tokens for request in Arrivals(PROFILE, seed=2, requests=4000).first_turns()]
+    assert demand.share_above(tokens) == pytest.approx(statistics.mean(drawn), abs=0.03)
+
+
+def test_prompts_of_one_length_are_all_longer_or_none() -> None:
+    demand = demand_of(RequestProfile(prompt_tokens=Quantiles(p50=600, p90=600, p99=600)))
+    assert (demand.share_above(599), demand.share_above(601), demand.share_above(0)) == (1.0, 0.0, 1.0)
