@@ -9,8 +9,9 @@ import re
 import urllib.error
 import urllib.request
 from typing import IO, TYPE_CHECKING, Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
+from roadworthy.adapters.urls import http_parts
 from roadworthy.core.errors import ProbeError, RoadworthyError, SpecError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class AdminClient:
     """
 
     def __init__(self, url: str, *, key: str | None = None, timeout_s: float = TIMEOUT_S) -> None:
-        parts = _parts(url)
+        parts = http_parts(url, what="of an admin port", hint="such as http://127.0.0.1:8081")
         self.url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
         self.exposes_key = key is not None and parts.scheme == "http" and not _is_this_host(parts.hostname or "")
         self._key, self._timeout_s = key, timeout_s
@@ -147,19 +148,6 @@ def segment(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", text):
         raise SpecError(f"{text!r}: no id, wanted letters, digits, dot, dash and underscore")
     return quote(text, safe="")
-
-
-def _parts(url: str) -> Any:
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
-    except ValueError:
-        usable = False
-    if not usable or any(one.isspace() for one in url):
-        raise SpecError(
-            f"{url!r}: no URL of an admin port, wanted http://HOST:PORT", hint="such as http://127.0.0.1:8081"
-        )
-    return parts
 
 
 def _is_this_host(host: str) -> bool:

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from roadworthy.core.errors import ProbeError, RoadworthyError, SpecError, Temporary
+from roadworthy.adapters.urls import http_parts
+from roadworthy.core.errors import ProbeError, RoadworthyError, Temporary
 from roadworthy.longdoc.converse import Message, Spoken, TooLong
 
 if TYPE_CHECKING:
@@ -193,13 +194,7 @@ class ModelClient:
 
 
 def _base(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
-    except ValueError:
-        usable = False
-    if not usable or any(one.isspace() for one in url):
-        raise SpecError(f"{url!r}: no URL, wanted http://HOST:PORT", hint="the data port of a gateway, or of an engine")
+    parts = http_parts(url, hint="the data port of a gateway, or of an engine")
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').removesuffix('/v1')}"
 
 
