@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from roadworthy.advise.breakdown import GroupReport, by_kind, by_prompt_length, by_tenant
+from roadworthy.advise.breakdown import GroupReport, by_kind, by_prompt_length
 from roadworthy.advise.objectives import DEFAULT_ACCEPTANCE
 from roadworthy.advise.verdict import after_warmup
 from roadworthy.bench.sections import RunSection
@@ -94,7 +94,7 @@ class BenchRun:
         """The counted requests by tenant, prompt length and kind, where there is more than one."""
         sla = DEFAULT_ACCEPTANCE if self.report.default_limits else self.request.sla
         found = (
-            ("tenant", by_tenant(self.counted, sla)),
+            ("tenant", self.report.tenants),
             ("prompt length", by_prompt_length(self.counted, sla)),
             ("kind", by_kind(self.counted, sla)),
         )

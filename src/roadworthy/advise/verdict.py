@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from roadworthy.advise.breakdown import GroupReport, by_tenant
 from roadworthy.advise.gates import (
     Gate,
     Verdict,
@@ -43,18 +44,6 @@ from roadworthy.spec.values import Sla
 
 if TYPE_CHECKING:
     from roadworthy.core.records import RequestRecord
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TenantReport:
-    """One tenant's part of a run. ``sla_misses`` counts requests that failed or broke a per-request limit."""
-
-    id: str
-    requests: int
-    failed: int
-    tokens: int
-    sla_misses: int
-    ttft_s: LatencySummary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +82,7 @@ class SlaReport:
     client_queue_s: LatencySummary
     user_ttft_s: LatencySummary
     user_e2e_s: LatencySummary
-    tenants: tuple[TenantReport, ...]
+    tenants: tuple[GroupReport, ...]
     errors: tuple[tuple[str, int], ...]
     warmup_requests: int
     default_limits: bool
@@ -194,7 +183,7 @@ def judge(
         client_lag_s=client_lag,
         user_ttft_s=user_ttft,
         user_e2e_s=LatencySummary.of(record.user_e2e_s for record in done),
-        tenants=_tenants(counted, sla),
+        tenants=by_tenant(counted, sla),
         errors=tuple(Counter(record.error or "unknown" for record in counted if not record.ok).most_common()),
         warmup_requests=len(everything) - len(counted),
         default_limits=default_limits,
@@ -235,24 +224,3 @@ def _scheduled_rate_per_s(records: Sequence[RequestRecord]) -> float:
 def _cached(done: Sequence[RequestRecord]) -> int | None:
     told = [record.cached_tokens for record in done if record.cached_tokens is not None]
     return sum(told) if told else None
-
-
-def _tenants(records: Sequence[RequestRecord], sla: Sla) -> tuple[TenantReport, ...]:
-    by_tenant: dict[str, list[RequestRecord]] = {}
-    for record in records:
-        by_tenant.setdefault(record.tenant, []).append(record)
-    if set(by_tenant) <= {""}:
-        return ()
-    return tuple(_tenant(name, by_tenant[name], sla) for name in sorted(by_tenant))
-
-
-def _tenant(name: str, records: Sequence[RequestRecord], sla: Sla) -> TenantReport:
-    done = [record for record in records if record.ok]
-    return TenantReport(
-        id=name,
-        requests=len(records),
-        failed=len(records) - len(done),
-        tokens=sum(record.n_in + record.n_out for record in done),
-        sla_misses=len(records) - sum(meets_limits(record, sla) for record in done),
-        ttft_s=LatencySummary.of(_present(record.user_ttft_s for record in done)),
-    )

@@ -51,7 +51,7 @@ class Places:
 
 def bench_document(run: BenchRun) -> dict[str, object]:
     """What ``--json`` prints: the report's fields, the same under vLLM's names, and beside them what was run."""
-    from roadworthy.advise.breakdown import by_kind, by_prompt_length, by_tenant
+    from roadworthy.advise.breakdown import by_kind, by_prompt_length
     from roadworthy.advise.objectives import DEFAULT_ACCEPTANCE
     from roadworthy.bench.vllm_names import vllm_summary
     from roadworthy.cli.output import plain
@@ -70,7 +70,6 @@ def bench_document(run: BenchRun) -> dict[str, object]:
         "seed": run.request.seed,
         "salt": run.request.salt,
         **report,
-        "tenants": plain(by_tenant(counted, sla)),
         "prompt_lengths": plain(by_prompt_length(counted, sla)),
         "kinds": plain(by_kind(counted, sla)),
         "intervals": {
