@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from roadworthy.cli.doc_ask import ask
+from roadworthy.cli.doc_ask import ask, clean
 from roadworthy.cli.doc_batch import batch
 from roadworthy.cli.doc_options import home_option
 
@@ -216,6 +216,8 @@ def _ingest(store: DocumentStore, path: Path, *, no_vectors: bool, recognise: Re
     text = read.text
     units, notes = split(text, count_tokens)
     units = paged(units, read.page_starts)
+    if read.unread_pages:
+        digest += ", in part"  # never taken for what is there already: with OCR installed, the rest can be had
     terms = count_terms(" ".join((*unit.path, unit.label, unit.title, unit.text)) for unit in units)
     store.put(name, digest, len(text), units, terms, _vectors(name, units) if with_vectors else None)
     return {
@@ -294,6 +296,7 @@ def _lines(hits: Sequence[Hit]) -> list[str]:
     for number, hit in enumerate(hits, 1):
         unit = hit.stored.unit
         where = " > ".join((*unit.path, unit.label))
-        lines.append(f"{number}. {where}  {unit.title}  ({hit.stored.document}, {unit.char_start}-{unit.char_end})")
-        lines.append(f"   {' '.join(unit.text.split())[:160]}")
+        place = f"({hit.stored.document}, {unit.char_start}-{unit.char_end})"
+        lines.append(f"{number}. {clean(where)}  {clean(unit.title)}  {place}")
+        lines.append(f"   {clean(unit.text)[:160]}")
     return lines

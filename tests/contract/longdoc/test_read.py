@@ -235,3 +235,26 @@ def test_the_civil_code_from_its_pdf(test_data: Path) -> None:
         assert "".join(unit.text.split()) == "".join(section["text"].split())
         assert unit.path == tuple(section["path"])
     assert found["1024"].page == 105
+
+
+def test_a_document_read_in_part_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without OCR the page that is a picture is missing; the same file is not "unchanged" for that."""
+    from click.testing import CliRunner
+
+    from roadworthy.cli.doc import command
+
+    pictured = io.BytesIO()
+    first = Image.new("L", (600, 800), 255)
+    first.save(pictured, "PDF")
+    words = pdf_of([[f"{number}.1 Clause {number} of the agreement is binding." for number in range(1, 9)]])
+    import pypdfium2
+
+    both = pypdfium2.PdfDocument(words)
+    both.import_pages(pypdfium2.PdfDocument(pictured.getvalue()))
+    both.save(tmp_path / "both.pdf")
+    monkeypatch.setattr("roadworthy.adapters.longdoc_read.ocr.engines", lambda: ())
+    arguments = ["ingest", str(tmp_path / "both.pdf"), "--home", str(tmp_path / "home"), "--no-vectors", "--json"]
+    for _ in range(2):
+        (told,) = json.loads(CliRunner().invoke(command, arguments).stdout)["documents"]
+        assert (told["outcome"], told["pages"], told["unread_pages"]) == ("stored", 2, [2])
+        assert "1 pages are pictures" in told["notes"][0]
