@@ -157,13 +157,7 @@ class Governor:
         client allows at most.
         """
         model = treatment.model if treatment is not None else request.model
-        expected = self._seats[tenant.id].expected
-        output = self._expected if expected is None else expected.get(model, self._expected)
-        asked = request.max_tokens
-        if asked is not None and asked < output:
-            output = asked
-        prompt = request.prompt_tokens
-        return Charge(tenant.id, model, prompt, output, self.shape.held(prompt + output))
+        return self._charge(self._seats[tenant.id], tenant.id, model, request)
 
     def size_up(
         self, tenant: Tenant, request: RouteRequest, facts: Facts | None, now_s: float
@@ -176,13 +170,7 @@ class Governor:
             seat = self._seats[tenant.id]
         elif seat.models is not None and request.model not in seat.models:
             raise refusals.model(tenant.id, request.model, seat.tenant.models)
-        model, expected = treatment.model, seat.expected
-        output = self._expected if expected is None else expected.get(model, self._expected)
-        asked = request.max_tokens
-        if asked is not None and asked < output:
-            output = asked
-        prompt = request.prompt_tokens
-        return treatment, Charge(tenant.id, model, prompt, output, self.shape.held(prompt + output)), seat.limits
+        return treatment, self._charge(seat, tenant.id, treatment.model, request), seat.limits
 
     def enter(
         self,
@@ -355,6 +343,14 @@ class Governor:
         return self._rules.holding()
 
     # within
+
+    def _charge(self, seat: Seat, tenant_id: str, model: str, request: RouteRequest) -> Charge:
+        output = self._expected if seat.expected is None else seat.expected.get(model, self._expected)
+        asked = request.max_tokens
+        if asked is not None and asked < output:
+            output = asked
+        prompt = request.prompt_tokens
+        return Charge(tenant_id, model, prompt, output, self.shape.held(prompt + output))
 
     def _wait(self, permit: HeldPermit, owner: object, now_s: float, deadline_s: float | None) -> None:
         queue, room, seat = self.settings.queue, self._room, permit.seat
