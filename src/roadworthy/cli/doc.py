@@ -17,23 +17,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    import numpy
-    from numpy.typing import NDArray
-
+    from roadworthy.adapters.longdoc_ingest import Progress
     from roadworthy.adapters.longdoc_read.ocr import Recogniser
-    from roadworthy.adapters.longdoc_read.pdf import PagesDone, Recognise
+    from roadworthy.adapters.longdoc_read.pdf import Recognise
     from roadworthy.adapters.longdoc_store import DocumentStore
     from roadworthy.longdoc.search import Hit, Searcher
-    from roadworthy.longdoc.values import Unit
 
 SUFFIXES = {
     ".txt", ".md", ".markdown", ".text", ".pdf", ".docx", ".xlsx", ".pptx", ".html", ".htm", ".png", ".jpg", ".jpeg",
     ".tif", ".tiff",
 }  # fmt: skip
 """Of the files that are taken out of a folder; a file that is named is read whatever it is called."""
-
-BYTES_PER_TOKEN = {True: 3.0, False: 4.6}
-"""UTF-8 bytes of a token, Chinese and other text: a size for splitting, not a count for a bill."""
 
 
 @click.group()
@@ -84,6 +78,7 @@ def search(question: str | None, home: Path | None, limit: int, batch: Path | No
     """Find the units that answer a question."""
     from roadworthy.cli.output import plain, print_json
     from roadworthy.core.errors import SpecError
+    from roadworthy.longdoc.shown import hit_json
 
     if (question is None) == (batch is None):
         raise click.UsageError("give a question, or --batch FILE")
@@ -97,7 +92,7 @@ def search(question: str | None, home: Path | None, limit: int, batch: Path | No
                 if as_json:
                     click.echo(
                         json.dumps(
-                            plain({"query": line, "results": [_result(hit) for hit in hits]}), ensure_ascii=False
+                            plain({"query": line, "results": [hit_json(hit) for hit in hits]}), ensure_ascii=False
                         )
                     )
                 else:
@@ -106,7 +101,7 @@ def search(question: str | None, home: Path | None, limit: int, batch: Path | No
         assert question is not None
         hits = searcher.search(question, limit=limit)
     if as_json:
-        print_json({"query": question, "results": [_result(hit) for hit in hits]})
+        print_json({"query": question, "results": [hit_json(hit) for hit in hits]})
     else:
         click.echo("\n".join(_lines(hits)) or "nothing is stored yet: roadworthy doc ingest FILE")
     return 0
@@ -192,68 +187,30 @@ def _recogniser(home: Path) -> AbstractContextManager[Recogniser | None]:
 
 
 def _ingest(store: DocumentStore, path: Path, *, no_vectors: bool, recognise: Recognise | None) -> dict[str, object]:
-    from roadworthy.adapters import embeddings
-    from roadworthy.adapters.longdoc_read.read import read_document
+    from roadworthy.adapters.longdoc_ingest import ingest
     from roadworthy.adapters.longdoc_read.values import UnreadableError
-    from roadworthy.adapters.longdoc_store import digest_of
-    from roadworthy.longdoc.lexical import count_terms
-    from roadworthy.longdoc.pages import paged
-    from roadworthy.longdoc.split import split
 
     name = str(path)
     try:
         data = path.read_bytes()
     except OSError as error:
         return {"document": name, "error": error.strerror or str(error)}
-    with_vectors = not no_vectors and embeddings.available()
-    digest = digest_of(data, settings=f"2,{with_vectors}")
-    if store.has(name, digest):
-        return {"document": name, "outcome": "unchanged"}
     try:
-        read = read_document(data, recognise=recognise, progress=_page_progress(name))
+        return ingest(store, name, data, vectors=not no_vectors, recognise=recognise, progress=_progress(name))
     except UnreadableError as error:
         return {"document": name, "error": str(error), "hint": error.hint}
-    text = read.text
-    units, notes = split(text, count_tokens)
-    units = paged(units, read.page_starts)
-    if read.unread_pages:
-        digest += ", in part"  # never taken for what is there already: with OCR installed, the rest can be had
-    terms = count_terms(" ".join((*unit.path, unit.label, unit.title, unit.text)) for unit in units)
-    store.put(name, digest, len(text), units, terms, _vectors(name, units) if with_vectors else None)
-    return {
-        "document": name, "outcome": "stored", "kind": read.kind, "pages": read.pages, "ocr_pages": read.ocr_pages,
-        "unread_pages": read.unread_pages, "units": len(units), "vectors": with_vectors,
-        "notes": [*read.notes, *(note.message for note in notes)],
-    }  # fmt: skip
 
 
-def _page_progress(name: str) -> PagesDone | None:
+def _progress(name: str) -> Progress | None:
     if not os.isatty(2):
         return None
+    every = {"pages": 10, "units embedded": 20}
 
-    def show(done: int, pages: int) -> None:
-        if done % 10 == 0 or done == pages:
-            click.echo(f"\r{name}: {done:,} of {pages:,} pages" + ("\n" if done == pages else ""), err=True, nl=False)
+    def show(what: str, done: int, of: int) -> None:
+        if done % every[what] == 0 or done == of:
+            click.echo(f"\r{name}: {done:,} of {of:,} {what}" + ("\n" if done == of else ""), err=True, nl=False)
 
     return show
-
-
-def count_tokens(text: str) -> int:
-    """About how many tokens ``text`` has."""
-    data = text.encode("utf-8", "replace")
-    return max(1, int(len(data) / BYTES_PER_TOKEN[len(data) > 1.8 * len(text)]))
-
-
-def _vectors(name: str, units: Sequence[Unit]) -> Iterator[NDArray[numpy.float32]]:
-    from roadworthy.adapters.embeddings import embed
-
-    shown = os.isatty(2)
-    for number, vector in enumerate(embed([f"{unit.title} {unit.text}".strip() for unit in units]), 1):
-        if shown and number % 20 == 0:
-            click.echo(f"\r{name}: {number:,} of {len(units):,} units embedded", err=True, nl=False)
-        yield vector
-    if shown:
-        click.echo("", err=True)
 
 
 def _searcher(store: DocumentStore, home: Path) -> Searcher:
@@ -280,15 +237,6 @@ def _questions(path: Path) -> Iterator[str]:
             record = None
         asked = (record.get("question") or record.get("query")) if isinstance(record, dict) else line.strip()
         yield str(asked)
-
-
-def _result(hit: Hit) -> dict[str, object]:
-    unit = hit.stored.unit
-    return {
-        "document": hit.stored.document, "section": unit.label, "title": unit.title, "path": unit.path,
-        "page": unit.page,
-        "start": unit.char_start, "end": unit.char_end, "score": hit.score, "named": hit.named, "text": unit.text,
-    }  # fmt: skip
 
 
 def _lines(hits: Sequence[Hit]) -> list[str]:

@@ -10,7 +10,6 @@ import click
 from roadworthy.cli.doc_options import budget_of, client_of, home_option, model_options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from roadworthy.longdoc.cite import Citation
@@ -49,11 +48,13 @@ def ask(
 
     Exit code 1 when the model gave no claim that its citations bear out; that the documents do not say is an answer.
     """
+    from roadworthy.adapters.longdoc_ingest import count_tokens
     from roadworthy.adapters.longdoc_library import Reranked, StoreLibrary
-    from roadworthy.cli.doc import _home, _store, count_tokens
+    from roadworthy.cli.doc import _home, _store
     from roadworthy.cli.output import print_json, say
     from roadworthy.core.errors import SpecError
     from roadworthy.longdoc.converse import Conversation
+    from roadworthy.longdoc.shown import answer_json
 
     if not question.strip():
         raise SpecError(
@@ -126,31 +127,3 @@ def clean(text: str) -> str:
     """``text`` on one line, without what would steer a terminal or turn the direction of reading: models and documents
     are strangers."""
     return " ".join("".join(one if one.isprintable() else " " for one in text).split())
-
-
-def answer_json(answer: Answer, model: str) -> Mapping[str, object]:
-    """An answer as it is printed and served."""
-    return {
-        "question": answer.question, "outcome": answer.outcome, "model": model,
-        "claims": [claim_json(one) for one in answer.claims],
-        "unverified": [claim_json(one) for one in answer.unverified],
-        "passages": [
-            {"id": one.id, "document": one.stored.document, "section": one.stored.unit.label, "place": one.place}
-            for one in answer.passages
-        ],
-        "rounds": answer.rounds, "notes": answer.notes,
-    }  # fmt: skip
-
-
-def claim_json(claim: Claim) -> Mapping[str, object]:
-    return {
-        "text": claim.text, "verified": claim.verified, "supported": claim.supported, "problems": claim.problems,
-        "citations": [citation_json(one) for one in claim.citations],
-    }  # fmt: skip
-
-
-def citation_json(citation: Citation) -> Mapping[str, object]:
-    return {
-        "document": citation.document, "section": citation.section, "path": citation.path, "page": citation.page,
-        "quote": citation.quote, "start": citation.start, "end": citation.end,
-    }  # fmt: skip

@@ -9,15 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from roadworthy.longdoc.prompt import ANSWER_TOKENS
+
 if TYPE_CHECKING:
     from roadworthy.adapters.longdoc_model import ModelClient
     from roadworthy.longdoc.prompt import Budget
-
-MOST_PROMPT_TOKENS = 16_384
-"""Of a window that nobody set: beyond it answers get slower sooner than better."""
-
-UNKNOWN_WINDOW_TOKENS = 8192
-ANSWER_TOKENS = 1024
 
 home_option = click.option(
     "--home", type=click.Path(path_type=Path), envvar="ROADWORTHY_HOME", help="Folder of the store (~/.roadworthy)."
@@ -56,19 +52,15 @@ def client_of(url: str, key: str | None, model: str | None) -> ModelClient:
 def budget_of(client: ModelClient, budget: int | None, spec: Path | None, answer_tokens: int | None) -> Budget:
     """Tokens of one request: as told, else as the plan of ``spec`` serves them, else as the endpoint does."""
     from roadworthy.core.errors import SpecError
-    from roadworthy.longdoc.prompt import Budget
+    from roadworthy.longdoc.prompt import MOST_PROMPT_TOKENS, budget_within
 
     window = budget
     if window is None and spec is not None:
         window = min(_planned_window(spec), MOST_PROMPT_TOKENS)
-    if window is None:
-        window = min(client.window_tokens() or UNKNOWN_WINDOW_TOKENS, MOST_PROMPT_TOKENS)
-    answer = answer_tokens or min(ANSWER_TOKENS, window // 4)
-    if 2 * answer > window:
-        raise SpecError(
-            f"--answer-tokens {answer:,}: over half of a budget of {window:,}", hint="give more with --budget"
-        )
-    return Budget(window_tokens=window, answer_tokens=answer)
+    try:
+        return budget_within(window, client.window_tokens, answer_tokens)
+    except ValueError as error:
+        raise SpecError(f"--answer-tokens: {error}", hint="give more with --budget") from None
 
 
 def _planned_window(spec: Path) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from roadworthy.cli.doc_ask import citation_json, clean
+from roadworthy.cli.doc_ask import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,36 +20,6 @@ MEANING = {
     "unread": "not all clauses were compared", "meets": "meets the playbook",
     "absent": "no clause bears on it, and none is required",
 }  # fmt: skip
-
-
-def risk_json(
-    book: Playbook,
-    document: str,
-    model: str,
-    rows: Sequence[Row],
-    unread: Mapping[str, str],
-    clauses: int,
-    resumed: int,
-) -> Mapping[str, object]:
-    """The table as one document."""
-    return {
-        "playbook": book.name, "document": document, "model": model, "clauses": clauses, "resumed": resumed,
-        "risks": [
-            {
-                "check": row.check.id, "topic": row.check.topic, "severity": row.check.severity, "status": row.status,
-                "risk": row.risk, "wanted": row.check.wanted,
-                "judgements": [
-                    {
-                        "section": one.section, "verdict": one.verdict, "why": one.why, "verified": one.verified,
-                        "citations": [citation_json(each) for each in one.citations],
-                    }
-                    for one in row.judgements
-                ],
-            }
-            for row in rows
-        ],
-        "unread": [{"clause": clause, "reason": reason} for clause, reason in unread.items()],
-    }  # fmt: skip
 
 
 def risk_text(book: Playbook, document: str, rows: Sequence[Row], unread: Mapping[str, str], clauses: int) -> None:

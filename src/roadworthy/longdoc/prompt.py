@@ -80,6 +80,25 @@ class Budget:
         return Budget(window_tokens=window, answer_tokens=min(self.answer_tokens, window // 4))
 
 
+MOST_PROMPT_TOKENS = 16_384
+"""Of a window that nobody set: beyond it answers get slower sooner than better."""
+
+UNKNOWN_WINDOW_TOKENS = 8192
+ANSWER_TOKENS = 1024
+
+
+def budget_within(
+    window_tokens: int | None, served: Callable[[], int | None], answer_tokens: int | None = None
+) -> Budget:
+    """``window_tokens``, else of what the endpoint has ``served`` so much as is of use. Raises ValueError where the
+    answer would take over half of it."""
+    window = window_tokens or min(served() or UNKNOWN_WINDOW_TOKENS, MOST_PROMPT_TOKENS)
+    answer = answer_tokens or min(ANSWER_TOKENS, window // 4)
+    if 2 * answer > window:
+        raise ValueError(f"{answer:,} is over half of a budget of {window:,}")
+    return Budget(window_tokens=window, answer_tokens=answer)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
     """A unit as it is shown, under an id that the model cites."""

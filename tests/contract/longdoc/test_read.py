@@ -219,7 +219,7 @@ def test_ingest_reports_each_file_and_stores_the_good_ones(tmp_path: Path) -> No
 
 def test_the_civil_code_from_its_pdf(test_data: Path) -> None:
     """All 1,260 articles, each whole and under its headings, with the page it begins on."""
-    from roadworthy.cli.doc import count_tokens
+    from roadworthy.adapters.longdoc_ingest import count_tokens
     from roadworthy.longdoc.pages import paged
     from roadworthy.longdoc.split import split
 

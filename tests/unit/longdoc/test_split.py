@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roadworthy.cli.doc import count_tokens
+from roadworthy.adapters.longdoc_ingest import count_tokens
 from roadworthy.longdoc.clauses import MOST_TOKENS, clauses
 from roadworthy.longdoc.split import split
 
