@@ -27,6 +27,36 @@ def standardised(scores: Floats, among: NDArray[numpy.bool_]) -> Floats:
     return (scores - those.mean()) / numpy.float32(spread) if spread > 1e-9 else numpy.zeros_like(scores)
 
 
+def mixed(
+    bundled: tuple[Floats, NDArray[numpy.bool_]] | None,
+    served: tuple[Floats, NDArray[numpy.bool_]] | None,
+    *,
+    trust: float,
+    among: NDArray[numpy.bool_],
+) -> Floats | None:
+    """Nearness by two embeddings, each standardised among the units that have its vectors; a unit that lacks one is
+    judged by the other.
+
+    Args:
+        trust: share of the served one where a unit has both, 0 to 1.
+    """
+    total, weights = None, None
+    for part, share in ((bundled, 1 - trust), (served, trust if bundled is not None else 1.0)):
+        if part is None:
+            continue
+        scores, present = part
+        those = among & present
+        alone = numpy.where(present, numpy.float32(share), numpy.float32(0))
+        if share == 0 or not those.any():
+            continue
+        weighted = standardised(scores, those) * alone
+        total, weights = (weighted, alone) if total is None or weights is None else (total + weighted, weights + alone)
+    if total is None or weights is None:
+        return None
+    found: Floats = total / numpy.where(weights > 0, weights, 1)
+    return found
+
+
 def fused(
     lexical: Floats,
     dense: Floats | None,

@@ -26,6 +26,13 @@ MOST_TIMES_ASKED = 3
 """A word that a question repeats counts so often at most."""
 
 
+ALSO_WEIGHT = 0.8
+"""Of a term that stands for the question's own word."""
+
+MOST_HOLDING = 0.1
+"""Of all units: a term of art that more of them hold tells little, and takes the longest to look up."""
+
+
 def term_key(term: str) -> int:
     """64 bits that stand for ``term``; two terms of one library share them about never."""
     return int.from_bytes(blake2b(term.encode(), digest_size=8).digest(), "little")
@@ -89,16 +96,24 @@ class LexicalIndex:
     weights: NDArray[numpy.float32]
     size: int
 
-    def scores(self, question: str) -> NDArray[numpy.float32]:
-        """One score for each unit; 0 where it shares no term with ``question``."""
+    def scores(self, question: str, also: Sequence[str] = ()) -> NDArray[numpy.float32]:
+        """One score for each unit; 0 where it shares no term with ``question``, nor with what it ``also`` may mean."""
         found = numpy.zeros(self.size, dtype=numpy.float32)
         for term, asked in Counter(words(question)).items():
-            key = numpy.uint64(term_key(term))
-            at = int(numpy.searchsorted(self.terms, key))
-            if at < len(self.terms) and self.terms[at] == key:
-                part = slice(int(self.offsets[at]), int(self.offsets[at + 1]))
+            if part := self._postings(term):
                 found[self.units[part]] += self.weights[part] * min(asked, MOST_TIMES_ASKED)
+        for term in dict.fromkeys(term for one in also for term in words(one)):
+            part = None if len(term) == 1 and term >= "\u3400" else self._postings(term)
+            if part and part.stop - part.start <= MOST_HOLDING * self.size + 1:
+                found[self.units[part]] += self.weights[part] * ALSO_WEIGHT
         return found
+
+    def _postings(self, term: str) -> slice | None:
+        key = numpy.uint64(term_key(term))
+        at = int(numpy.searchsorted(self.terms, key))
+        if at == len(self.terms) or self.terms[at] != key:
+            return None
+        return slice(int(self.offsets[at]), int(self.offsets[at + 1]))
 
 
 def build_lexical(documents: Sequence[TermCounts]) -> LexicalIndex:

@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Protocol
 import numpy
 from numpy.typing import NDArray
 
-from roadworthy.longdoc.fuse import best, fused
+from roadworthy.longdoc.everyday import terms_of_art
+from roadworthy.longdoc.fuse import best, fused, mixed
 from roadworthy.longdoc.references import references
 
 if TYPE_CHECKING:
     from roadworthy.longdoc.dense import DenseIndex
     from roadworthy.longdoc.lexical import LexicalIndex
     from roadworthy.longdoc.values import Unit
+
+Floats = NDArray[numpy.float32]
 
 EmbedQuestion = Callable[[str], NDArray[numpy.float32]]
 """A question as a normalised vector, of the model that made the units' vectors."""
@@ -51,7 +54,9 @@ class SearchIndex:
         documents: which document each is of, counted from 0 and ascending (int64).
         beside: whether a unit and the next one stand under the same heading (one fewer than units).
         chinese: whether it is written in Chinese.
-        dense: None where no unit has a vector.
+        dense: None where no unit has a vector of the bundled embedding.
+        served: the same of an embedding behind an endpoint.
+        trust: share of the served one beside the bundled one, for Chinese and for other questions.
     """
 
     ids: NDArray[numpy.int64]
@@ -60,6 +65,8 @@ class SearchIndex:
     beside: NDArray[numpy.bool_]
     chinese: NDArray[numpy.bool_]
     dense: DenseIndex | None = None
+    served: DenseIndex | None = None
+    trust: tuple[float, float] = (0.0, 0.0)
 
 
 def is_chinese(text: str) -> bool:
@@ -84,11 +91,18 @@ class Searcher:
     """Answers many questions over one index.
 
     Args:
-        embed: None where no embedding is at hand; words alone then decide.
+        embed: the bundled embedding; None where it is not at hand.
+        served: the one behind an endpoint; None where the library has no vectors of it.
     """
 
-    def __init__(self, index: SearchIndex, units: Units, embed: EmbedQuestion | None = None) -> None:
-        self._index, self._units, self._embed = index, units, embed
+    def __init__(
+        self,
+        index: SearchIndex,
+        units: Units,
+        embed: EmbedQuestion | None = None,
+        served: EmbedQuestion | None = None,
+    ) -> None:
+        self._index, self._units, self._embed, self._served = index, units, embed, served
 
     def search(
         self, question: str, *, limit: int = 10, vector: NDArray[numpy.float32] | None = None
@@ -98,15 +112,13 @@ class Searcher:
         index = self._index
         if not len(index.ids):
             return ()
-        lexical, dense = index.lexical.scores(question), None
-        if index.dense is not None and (vector is not None or self._embed is not None):
-            if vector is None:
-                assert self._embed is not None
-                vector = self._embed(question)
-            dense = index.dense.scores(vector)
-        among = index.chinese == is_chinese(question)
+        chinese = is_chinese(question)
+        meant = terms_of_art(question)
+        lexical = index.lexical.scores(question, meant)
+        among = index.chinese == chinese
         if not among.any():
             among = ~among
+        dense = self._near(question, meant, vector, among, trust=index.trust[0 if chinese else 1])
         scores = fused(lexical, dense, documents=index.documents, beside=index.beside, among=among)
         named = self._named(question, lexical)
         top = float(scores.max()) + 1.0 + len(named)
@@ -118,6 +130,35 @@ class Searcher:
             rest = [one for one in score_of if one not in first][: limit - len(hits)]
             hits += [Hit(stored=one, score=round(score_of[one.id], 4), named=False) for one in self._units.by_ids(rest)]
         return tuple(hits[:limit])
+
+    def _near(
+        self,
+        question: str,
+        meant: Sequence[str],
+        vector: Floats | None,
+        among: NDArray[numpy.bool_],
+        *,
+        trust: float,
+    ) -> Floats | None:
+        """Nearness in meaning, of all embeddings at hand; None where there is none."""
+        index, bundled, served = self._index, None, None
+        if index.dense is not None and (vector is not None or self._embed is not None):
+            if vector is None:
+                vector = self._asked(question, meant)
+            bundled = index.dense.scores(vector), index.dense.present
+        if index.served is not None and self._served is not None and (trust > 0 or bundled is None):
+            served = index.served.scores(self._served(question)), index.served.present
+        return mixed(bundled, served, trust=trust, among=among)
+
+    def _asked(self, question: str, meant: Sequence[str]) -> Floats:
+        """The question's vector, drawn halfway to that of the question with the terms that it may mean."""
+        assert self._embed is not None
+        vector = self._embed(question)
+        if not meant:
+            return vector
+        joint = vector + self._embed(f"{question} {('，' if is_chinese(question) else ', ').join(meant)}")
+        drawn: Floats = joint / max(float(numpy.linalg.norm(joint)), 1e-9)
+        return drawn
 
     def _named(self, question: str, lexical: NDArray[numpy.float32]) -> list[StoredUnit]:
         """Units that the question names; of several documents with the number the one whose words fit is first."""

@@ -1,0 +1,55 @@
+"""Terms of art for the everyday words of a question, so that both meet in one index.
+
+People do not ask in the words of a statute: a tenant says "landlord" where the law says "lessor". The dictionaries are
+:mod:`roadworthy.longdoc.everyday_zh` and :mod:`roadworthy.longdoc.everyday_en`.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from roadworthy.longdoc.everyday_en import EN
+from roadworthy.longdoc.everyday_zh import ZH
+from roadworthy.longdoc.words import stem
+
+MOST_TERMS = 24
+"""Terms of one question; a long one would drown its own words in them."""
+
+_WORD = re.compile(r"[a-z0-9]+(?:['’-][a-z]+)?")
+
+
+def terms_of_art(question: str) -> tuple[str, ...]:
+    """What documents may call what ``question`` speaks of; each once, empty where the dictionaries know nothing."""
+    found: dict[str, None] = {}
+    for words, terms in _chinese():
+        if any(word in question for word in words):
+            found |= dict.fromkeys(term for term in terms if term not in question)
+    asked = f" {' '.join(_stems(question))} "
+    for phrases, terms in _english():
+        if any(phrase in asked for phrase in phrases):
+            found |= dict.fromkeys(terms)
+    return tuple(found)[:MOST_TERMS]
+
+
+def _stems(text: str) -> list[str]:
+    return [stem(word) for word in _WORD.findall(text.lower())]
+
+
+@cache
+def _chinese() -> tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]:
+    lines = (line.split(">") for line in ZH.splitlines())
+    return tuple((tuple(words.split()), tuple(terms.split())) for words, terms in lines)
+
+
+@cache
+def _english() -> tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]:
+    """Phrases as stems between spaces, so that a word is found whole."""
+    lines = (line.split(">") for line in EN.splitlines())
+    return tuple(
+        (
+            tuple(f" {' '.join(_stems(phrase))} " for phrase in phrases.split(",")),
+            tuple(term.strip() for term in terms.split(",")),
+        )
+        for phrases, terms in lines
+    )
