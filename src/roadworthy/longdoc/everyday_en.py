@@ -18,11 +18,13 @@ freeze, pause, block > restriction of processing
 on file, duplicate, get a copy, what they know > right of access, copy of the personal data
 switch provider, export my > data portability, structured commonly used machine-readable format
 junk mail, adverts, advertising, spam, marketing > direct marketing, right to object
-robot, algorithm, computer decides, software decides, scoring, credit score > automated individual decision-making, profiling
+robot, algorithm, computer decides > automated individual decision-making, profiling
+software decides, scoring, credit score > automated individual decision-making, profiling
 permission, agree to, opt in, tick box, ticked, signing up, signed up > consent
 opt out, change my mind, take back > withdraw consent
 kid, kids, child, teenager, minor, parent, parents > child, holder of parental responsibility
-medical, health, religion, race, ethnic, gay, fingerprints, face scan, dna > special categories of personal data, biometric, genetic, health
+medical, health, religion, race > special categories of personal data, biometric, genetic, health
+ethnic, gay, fingerprints, face scan, dna > special categories of personal data, biometric, genetic, health
 criminal past, convict, police record, criminal record > criminal convictions and offences
 leak, leaked, hacked, hackers, stole, stolen laptop, breach > personal data breach
 tell customers, warn users > communication of a personal data breach to the data subject
@@ -44,7 +46,10 @@ together, jointly, two companies > joint controllers
 employee, employees, staff, hr, workplace, boss, worker > employment, employees
 fire her, sack, dismiss, interfere > dismissed or penalised, instructions
 journalist, reporter, novelist, artist, newspaper > journalistic purposes, freedom of expression and information
-historian, researcher, statistics, archive > archiving purposes in the public interest, scientific or historical research, statistical purposes
+historian > archiving purposes in the public interest, scientific or historical research, statistical purposes
+researcher > archiving purposes in the public interest, scientific or historical research, statistical purposes
+statistics > archiving purposes in the public interest, scientific or historical research, statistical purposes
+archive > archiving purposes in the public interest, scientific or historical research, statistical purposes
 church, parish > churches and religious associations
 identity number, social security number > national identification number
 scrambled, encrypt, precautions > security of processing, encryption, technical and organisational measures
@@ -55,7 +60,8 @@ industry rules, trade body > codes of conduct
 plain words, easy to read, small print > transparent, concise, intelligible, clear and plain language
 stored longer, how long keep, keep forever > storage limitation, storage period
 another reason, other use, reuse > compatible, further processing, purpose limitation
-without asking, without my permission, on what grounds, legal basis, excuse > lawfulness of processing, legitimate interests
+without asking, without my permission > lawfulness of processing, legitimate interests
+on what grounds, legal basis, excuse > lawfulness of processing, legitimate interests
 household, at home, hobby > purely personal or household activity
 where does it apply, covered by > territorial scope, offering of goods or services
 what kinds of, does this apply to > material scope
@@ -71,7 +77,8 @@ ballot, vote, votes, voters, polls, suffrage > right of citizens to vote, electi
 police, cops, officials, search my home, rummage > searches and seizures, Warrants, probable cause
 gun, guns, rifle, weapons > bear Arms, Militia
 troops, soldiers, army > Soldier, quartered
-press, speech, speak freely, censor, protest, faith, worship > freedom of speech, press, exercise of religion, assemble, petition
+press, speech, speak freely > freedom of speech, press, exercise of religion, assemble, petition
+censor, protest, faith, worship > freedom of speech, press, exercise of religion, assemble, petition
 lawyer, attorney > Assistance of Counsel
 trial, hearing, awaiting > speedy and public trial, impartial jury
 tried again, tried twice > twice put in jeopardy
