@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from roadworthy.cli.diagnose_sources import Sources, fetch, source_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,44 +22,25 @@ EVIDENCE_SHOWN = 6
 
 @click.command()
 @click.argument("paths", nargs=-1, metavar="[FILE|FOLDER|ARCHIVE]…", type=click.Path(path_type=Path))
+@source_options
 @click.option(
-    "--ssh", "ssh_hosts", multiple=True, metavar="HOST", help="Also ask this host over ssh; may be given again."
-)
-@click.option("--kube", "selector", metavar="SELECTOR", help="Also read logs and events of the pods with this label.")
-@click.option("--namespace", metavar="NAME", help="Namespace of --kube.")
-@click.option(
-    "--metrics", "metrics_urls", multiple=True, metavar="URL", help="Also scrape this engine's /metrics twice."
-)
-@click.option(
-    "--apart", "apart_s", default=15.0, show_default=True, type=click.FloatRange(1, 600), help="Seconds between."
+    "--keep", type=click.Path(path_type=Path), metavar="FOLDER", help="Keep what was fetched, to diagnose it elsewhere."
 )
 @click.option("--redact", is_flag=True, help="Replace hosts, addresses, keys and prompt text, for sharing.")
 @click.option("--html", "html_file", type=click.Path(path_type=Path), help="Write the incident as one HTML page.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option("--markdown", is_flag=True, help="Print the report as Markdown.")
 def command(
-    paths: tuple[Path, ...], ssh_hosts: tuple[str, ...], selector: str | None, namespace: str | None,
-    metrics_urls: tuple[str, ...], apart_s: float, redact: bool, html_file: Path | None, as_json: bool, markdown: bool,
+    paths: tuple[Path, ...], keep: Path | None, redact: bool, html_file: Path | None, as_json: bool, markdown: bool,
+    **named: Any,
 ) -> int:  # fmt: skip
     """Name the root cause from logs, probe output and metrics, with evidence and remedy."""
-    from roadworthy.adapters.incident.live import read_hosts, read_metrics, read_pods
-    from roadworthy.adapters.incident.read import read_incident
-    from roadworthy.cli.output import print_json
     from roadworthy.diagnose.causes import CAUSES
     from roadworthy.diagnose.judge import judge
     from roadworthy.diagnose.timeline import reach, timeline
     from roadworthy.diagnose.verdict import verdict_of
 
-    if not (paths or ssh_hosts or selector or metrics_urls):
-        raise click.UsageError("give files, a folder or an archive, or one of --ssh, --kube, --metrics")
-    with _Progress() as progress:
-        reading = read_incident(paths, progress=progress.update)
-        if ssh_hosts:
-            read_hosts(reading, ssh_hosts)
-        if selector:
-            read_pods(reading, selector, namespace)
-        for url in metrics_urls:
-            read_metrics(reading, url, apart_s=apart_s)
+    reading = _read(paths, Sources(**named), keep)
     book = reading.examination.book()
     verdict = verdict_of(book, judge(book, CAUSES), read_anything=reading.files > 0)
     causal = {(one.file, one.line) for one in verdict.findings[0].evidence} if verdict.findings else set()
@@ -74,11 +57,38 @@ def command(
         write_atomically(html_file, redactor(text) if redactor else text)
         click.echo(f"wrote {html_file}", err=True)
     if as_json:
+        from roadworthy.cli.output import print_json
+
         print_json(_redacted(document, redactor) if redactor else document)
     else:
         text = "\n".join(shown)
         click.echo(redactor(text) if redactor else text)
     return 1 if verdict.findings else 0
+
+
+def _read(paths: tuple[Path, ...], sources: Sources, keep: Path | None) -> Reading:
+    """Everything that was named, files and live sources alike."""
+    import time
+
+    from roadworthy.adapters.incident.fetched import fetching
+    from roadworthy.adapters.incident.read import read_incident
+    from roadworthy.cli.output import say
+
+    if not (paths or sources):
+        raise click.UsageError(
+            "give files, a folder or an archive, or one of --ssh, --kube, --metrics, --gateway, --prometheus"
+        )
+    with _Progress() as progress:
+        if not sources:
+            if keep is not None:
+                raise click.UsageError("--keep keeps what is fetched: name a live source too")
+            return read_incident(paths, progress=progress.update)
+        with fetching(keep) as fetched:
+            fetch(sources, fetched, now_s=time.time(), say=say)
+            reading = read_incident([*paths, fetched.folder], progress=progress.update)
+    if keep is not None:
+        say(f"kept {fetched.files} files in {keep}")
+    return reading
 
 
 def _redactor(hosts: Iterable[str]) -> Redactor:

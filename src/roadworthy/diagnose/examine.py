@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from roadworthy.diagnose.anatomy import host_of_file
 from roadworthy.diagnose.causes import CAUSES
 from roadworthy.diagnose.joins import JOINS
 from roadworthy.diagnose.judge import Judgement, judge
+from roadworthy.diagnose.metrics import series_clues
+from roadworthy.diagnose.metrics.answers import AnswerReader, is_answer
 from roadworthy.diagnose.probes import PROBES
 from roadworthy.diagnose.scan import FileScan
 from roadworthy.diagnose.signals import signal_index
@@ -17,8 +19,13 @@ from roadworthy.diagnose.values import Clue, ClueBook, Document
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from roadworthy.diagnose.metrics.series import Series
+
 DOCUMENT_LIMIT_BYTES = 512 * 1024
 """A file up to this size is also read as a whole by the probes; a longer one is a log."""
+
+SNIFFED = 4096
+"""Characters of a file's head that tell what it is."""
 
 
 @dataclass(slots=True)
@@ -27,6 +34,7 @@ class Examination:
 
     documents: list[Document]
     clues: list[Clue]
+    series: list[Series] = field(default_factory=list)
 
     @classmethod
     def new(cls) -> Examination:
@@ -53,6 +61,7 @@ class Examination:
         """Everything seen, with what follows from several clues together."""
         book = ClueBook(documents=tuple(self.documents))
         book.add(self.clues)
+        book.add(series_clues(self.series))
         for join in JOINS:
             book.add(tuple(join(book)))
         return book
@@ -63,6 +72,9 @@ def examine(texts: Mapping[str, str] | Iterable[tuple[str, str]]) -> tuple[ClueB
     pairs = texts.items() if hasattr(texts, "items") else texts
     examination = Examination.new()
     for file, text in pairs:
+        if is_answer(text[:SNIFFED].encode("utf-8", "replace")):
+            examination.series += AnswerReader(file).feed(text.encode("utf-8", "replace"))
+            continue
         scan = examination.scan(file)
         scan.feed(text.encode("utf-8", "replace"))
         examination.finished(scan, text if len(text) <= DOCUMENT_LIMIT_BYTES else None)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from roadworthy.adapters.incident.encodings import unwrapped
+from roadworthy.adapters.incident.places import place_of
 from roadworthy.adapters.incident.sources import CHUNK_BYTES, LINE_MOST_BYTES
 from roadworthy.adapters.processes import cores, each
-from roadworthy.diagnose.anatomy import host_of_file
 from roadworthy.diagnose.scan import FileScan, joined
 from roadworthy.diagnose.signals import signal_index
 
@@ -47,7 +47,7 @@ def _pieces(path: Path) -> list[tuple[int, int]]:
 
 def _scan(path: Path, name: str, piece: tuple[int, int]) -> tuple[tuple[Clue, ...], int]:
     start, end = piece
-    scan = FileScan(index=signal_index(), file=name, host=host_of_file(name))
+    scan = FileScan(index=signal_index(), file=name, host=place_of(name))
     with path.open("rb") as file:
         file.seek(start)
         while (left := end - file.tell()) > 0:

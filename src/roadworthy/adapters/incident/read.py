@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from roadworthy.adapters.incident.encodings import SNIFF_BYTES, as_utf8, encoding_of, unwrapped
+from roadworthy.adapters.incident.fetched import NOT_LOOKED_AT
 from roadworthy.adapters.incident.parallel import PARALLEL_FROM_BYTES, scan_pieces
-from roadworthy.adapters.incident.sources import READ_ERRORS, Source, at_line_ends, chunks, sources
+from roadworthy.adapters.incident.places import place_of
+from roadworthy.adapters.incident.sources import LINE_MOST_BYTES, READ_ERRORS, Source, at_line_ends, sources, unpacked
 from roadworthy.adapters.processes import cores
 from roadworthy.core.errors import ProbeError
 from roadworthy.diagnose.examine import DOCUMENT_LIMIT_BYTES, Examination
+from roadworthy.diagnose.metrics.answers import AnswerReader, is_answer
+
+POINTS_MOST = 5_000_000
+"""Of all series together: 80 MB."""
 
 
 @dataclass(slots=True)
 class Reading:
-    """What was read: how many files and bytes, and what was left out and why."""
+    """What was read: how many files, bytes and points of series, and what was left out and why."""
 
     examination: Examination
     files: int = 0
     bytes: int = 0
+    points: int = 0
     skipped: list[tuple[str, str]] = field(default_factory=list)
 
 
@@ -45,25 +53,33 @@ def read_incident(paths: Sequence[Path], *, progress: Progress | None = None) ->
 
 
 def _read(source: Source, reading: Reading, progress: Progress | None) -> None:
-    stream = chunks(source)
+    stream = unpacked(source)
     first = next(stream, b"")
-    encoding = encoding_of(first[:SNIFF_BYTES])
-    if encoding is None:
+    if source.name.rsplit("/", 1)[-1] == NOT_LOOKED_AT:
+        _missed(first, reading)
+    elif is_answer(first[:SNIFF_BYTES]):
+        _read_answer(source, itertools.chain([first], stream), reading, progress)
+    elif (encoding := encoding_of(first[:SNIFF_BYTES])) is None:
         reading.skipped.append((source.name, "not text"))
-        return
-    if (
-        encoding == "utf-8"
-        and source.path is not None
-        and source.path.stat().st_size >= PARALLEL_FROM_BYTES
-        and cores() > 1
-    ):
-        _read_in_pieces(source.path, source.name, reading, progress)
-        return
+    elif encoding == "utf-8" and _is_large(source) and cores() > 1:
+        _read_in_pieces(source, reading, progress)
+    else:
+        _read_text(source, itertools.chain([first], stream), encoding, reading, progress)
+
+
+def _is_large(source: Source) -> bool:
+    return source.path is not None and source.path.stat().st_size >= PARALLEL_FROM_BYTES
+
+
+def _read_text(
+    source: Source, stream: Iterator[bytes], encoding: str, reading: Reading, progress: Progress | None
+) -> None:
     scan = reading.examination.scan(source.name)
+    scan.host = place_of(source.name)
     kept: list[bytes] | None = []
     size = 0
     # Decoding can leave a chunk that ends inside a line.
-    for chunk in at_line_ends(as_utf8(itertools.chain([first], stream), encoding)):
+    for chunk in at_line_ends(as_utf8(at_line_ends(stream, most_bytes=LINE_MOST_BYTES), encoding)):
         plain = unwrapped(chunk)
         size += len(plain)
         reading.bytes += len(chunk)
@@ -77,11 +93,42 @@ def _read(source: Source, reading: Reading, progress: Progress | None) -> None:
     reading.examination.finished(scan, text)
 
 
-def _read_in_pieces(path: Path, name: str, reading: Reading, progress: Progress | None) -> None:
+def _read_answer(source: Source, stream: Iterator[bytes], reading: Reading, progress: Progress | None) -> None:
+    """An answer of a Prometheus: series instead of lines."""
+    reader = AnswerReader(source.name, name=PurePosixPath(source.name).stem)
+    try:
+        for piece in stream:
+            reading.bytes += len(piece)
+            for one in reader.feed(piece):
+                reading.points += len(one.values)
+                if reading.points > POINTS_MOST:
+                    raise ProbeError(f"more than {POINTS_MOST:,} points in all: ask for a shorter time or fewer series")
+                reading.examination.series.append(one)
+            if progress is not None:
+                progress(reading, source.name)
+    finally:
+        reading.files += 1
+    if not reader.finished():
+        reading.skipped.append((source.name, "the answer breaks off; what is there was read"))
+
+
+def _missed(first: bytes, reading: Reading) -> None:
+    """What an earlier run, on another machine perhaps, could not look at."""
+    try:
+        listed: object = json.loads(first)
+    except ValueError:
+        listed = None
+    for one in listed if isinstance(listed, list) else ():
+        if isinstance(one, dict):
+            reading.skipped.append((str(one.get("what", "?")), f"could not look: {one.get('reason', '?')}"))
+
+
+def _read_in_pieces(source: Source, reading: Reading, progress: Progress | None) -> None:
     def read(size: int) -> None:
         reading.bytes += size
         if progress is not None:
-            progress(reading, name)
+            progress(reading, source.name)
 
-    reading.examination.add(scan_pieces(path, name, read=read))
+    assert source.path is not None
+    reading.examination.add(scan_pieces(source.path, source.name, read=read))
     reading.files += 1

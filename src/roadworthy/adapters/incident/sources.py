@@ -260,11 +260,12 @@ def safe_name(name: str) -> str:
 
 
 def chunks(source: Source) -> Iterator[bytes]:
-    """The bytes of ``source``, cut at line ends. Raises ProbeError when it grows like a bomb."""
-    return at_line_ends(_unpacked(source), most_bytes=LINE_MOST_BYTES)
+    """The bytes of ``source``, cut at line ends; raises as :func:`unpacked`."""
+    return at_line_ends(unpacked(source), most_bytes=LINE_MOST_BYTES)
 
 
-def _unpacked(source: Source) -> Iterator[bytes]:
+def unpacked(source: Source) -> Iterator[bytes]:
+    """The bytes of ``source`` as they come. Raises ProbeError when it grows like a bomb."""
     total = 0
     with source.open() as file:
         while data := file.read(CHUNK_BYTES):
