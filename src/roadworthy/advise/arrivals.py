@@ -21,8 +21,9 @@ from __future__ import annotations
 import math
 import random
 from bisect import bisect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha512
 from itertools import accumulate, count
 from typing import TYPE_CHECKING, Protocol
 
@@ -66,11 +67,21 @@ class PlannedRequest:
 
 def draw_tokens(quantiles: Quantiles, rng: random.Random) -> int:
     """One length through P50, P90 and P99 as the module describes; at least 1."""
-    z = rng.gauss(0.0, 1.0)
+    return length_at(quantiles)(rng.gauss(0.0, 1.0))
+
+
+def length_at(quantiles: Quantiles) -> Callable[[float], int]:
+    """The length that belongs to a standard normal score, with all that is the same for every score worked out."""
+    middle = quantiles.p50
     to_p90 = math.log(quantiles.p90 / quantiles.p50) / _Z90
     to_p99 = math.log(quantiles.p99 / quantiles.p90) / (_Z99 - _Z90)
-    log_ratio = to_p90 * min(z, _Z90) + to_p99 * max(0.0, z - _Z90)
-    return max(1, round(quantiles.p50 * math.exp(log_ratio)))
+    exp = math.exp
+
+    def tokens(z: float) -> int:
+        log_ratio = to_p90 * z if z <= _Z90 else to_p90 * _Z90 + to_p99 * (z - _Z90)
+        return round(middle * exp(log_ratio)) or 1
+
+    return tokens
 
 
 class Schedule(Protocol):
@@ -136,7 +147,10 @@ class Arrivals:
         self._tenants = _Senders(self._kinds, tenants)
         self._max_context_tokens = math.inf if max_context_tokens is None else max_context_tokens
         self._under_way: dict[int, tuple[random.Random, SessionKind]] = {}
-        self._single_turn_rng = random.Random()  # seeding one again costs a third of making one
+        self._single_turn = _SingleTurn(seed)
+        self._lengths = {
+            kind.name: (length_at(kind.prompt_tokens), length_at(kind.output_tokens)) for kind in self._kinds
+        }
         self._starts = _Starts(seed, requests)
 
     @property
@@ -202,7 +216,7 @@ class Arrivals:
         kind = self._kinds[0]
         if len(self._kinds) > 1:
             kind = self._kinds[bisect(self._kind_weights, starts.rng.random() * self._kind_weights[-1])]
-        turns = _draw_turns(kind.turns, starts.rng)
+        turns = _draw_turns(kind.turns, starts.rng) if kind.turns > 1 else 1
         if starts.left is not None:
             turns = min(turns, starts.left)
             starts.left -= turns
@@ -239,20 +253,27 @@ class Arrivals:
         )
 
     def _first(self, session: int, t_sched_s: float, turns: int, kind: SessionKind) -> PlannedRequest:
+        tenant_score, prompt_score, output_score = 0.0, 0.0, 0.0
+        names, cumulative = self._tenants.of[kind.name]
         if turns > 1:
             rng = random.Random(f"{self._seed}:{session}")
             self._under_way[session] = (rng, kind)
+            if names:
+                tenant_score = rng.random()
+            prompt_score, output_score = rng.gauss(0.0, 1.0), rng.gauss(0.0, 1.0)
         else:
-            rng = self._single_turn_rng
-            rng.seed(f"{self._seed}:{session}")
-        tenant = self._tenants.draw(kind, rng)
-        prompt = draw_tokens(kind.prompt_tokens, rng)
-        output = draw_tokens(kind.output_tokens, rng)
+            tenant_score, prompt_score, output_score = self._single_turn.scores(session, tenant=bool(names))
+        prompt_of, output_of = self._lengths[kind.name]
+        prompt, output = prompt_of(prompt_score), output_of(output_score)
         if prompt + output > self._max_context_tokens:
             output = min(output, int(self._max_context_tokens) // 2)
             prompt = min(prompt, int(self._max_context_tokens) - output)
-        shared = min(round(prompt * kind.shared_prefix_ratio), prompt - 1)
-        system = (Segment(shared_segment(kind.name), shared),) if shared > 0 else ()
+        own = prompt
+        system: tuple[Segment, ...] = ()
+        if kind.shared_prefix_ratio:
+            shared = min(round(prompt * kind.shared_prefix_ratio), prompt - 1)
+            if shared > 0:
+                system, own = (Segment(shared_segment(kind.name), shared),), prompt - shared
         return PlannedRequest(
             t_sched_s=t_sched_s,
             session=session,
@@ -260,10 +281,34 @@ class Arrivals:
             turns=turns,
             prompt_tokens=prompt,
             output_tokens=output,
-            segments=(*system, Segment(f"s{session}.0u", prompt - max(0, shared))),
-            tenant=tenant,
+            segments=(*system, Segment(f"s{session}.0u", own)),
+            tenant=names[bisect(cumulative, tenant_score * cumulative[-1])] if names else "",
             kind=kind.name,
         )
+
+
+class _SingleTurn:
+    """What a session of one turn draws from its own generator, at half the price of making one for it.
+
+    The numbers are those of ``random.Random(f"{seed}:{session}")``: ``random()`` for the tenant, then ``gauss()``
+    twice, of which the second is the first one's other half (Box and Muller).
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._prefix = f"{seed}:"
+        rng = random.Random()
+        self._random = rng.random
+        self._seed_with = super(random.Random, rng).seed
+
+    def scores(self, session: int, *, tenant: bool) -> tuple[float, float, float]:
+        """The tenant's, from 0 to 1 (0 where it is not asked), and the normal ones of prompt and answer."""
+        text = f"{self._prefix}{session}".encode()
+        self._seed_with(int.from_bytes(text + sha512(text).digest(), "big"))  # as Random.seed does of a text
+        draw = self._random
+        share = draw() if tenant else 0.0
+        angle = draw() * math.tau
+        radius = math.sqrt(-2.0 * math.log(1.0 - draw()))
+        return share, math.cos(angle) * radius, math.sin(angle) * radius
 
 
 def shared_segment(kind: str) -> str:
@@ -288,13 +333,10 @@ class _Senders:
         strangers = sorted({name for kind in kinds for name in kind.tenants if name not in known})
         if strangers and tenants:
             raise ValueError(f"the mix names tenants that do not exist: {', '.join(strangers)}")
-        self._of: Mapping[str, tuple[tuple[str, ...], tuple[float, ...]]] = {
+        self.of: Mapping[str, tuple[tuple[str, ...], tuple[float, ...]]] = {
             kind.name: _shares([one for one in tenants if not kind.tenants or one.id in kind.tenants]) for kind in kinds
         }
-
-    def draw(self, kind: SessionKind, rng: random.Random) -> str:
-        names, cumulative = self._of[kind.name]
-        return names[bisect(cumulative, rng.random() * cumulative[-1])] if names else ""
+        """By kind: the tenants' names, and their weights added up."""
 
 
 def _shares(tenants: Sequence[Tenant]) -> tuple[tuple[str, ...], tuple[float, ...]]:

@@ -6,11 +6,15 @@ with too few requests for a verdict gets none.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import TYPE_CHECKING
 
-from roadworthy.advise.objectives import Objective, latency_objectives, meets_limits, success_objective
+from roadworthy.advise.latencies import Latencies
+from roadworthy.advise.objectives import Objective, latency_objectives, success_objective
+from roadworthy.core.columns import Columns
 from roadworthy.core.latency import LatencySummary
 
 if TYPE_CHECKING:
@@ -42,7 +46,8 @@ class GroupReport:
 
 def by_tenant(records: Iterable[RequestRecord], sla: Sla) -> tuple[GroupReport, ...]:
     """One report a tenant, by id; nothing where requests have none."""
-    return _grouped(records, sla, lambda record: record.tenant)
+    columns = Columns.of(tuple(records))
+    return grouped(columns, columns.tenant, columns.tenants, sla)
 
 
 def by_kind(records: Iterable[RequestRecord], sla: Sla) -> tuple[GroupReport, ...]:
@@ -70,26 +75,73 @@ def prompt_class(tokens: int) -> str:
 def _grouped(
     records: Iterable[RequestRecord], sla: Sla, name: Callable[[RequestRecord], str]
 ) -> tuple[GroupReport, ...]:
-    groups: dict[str, list[RequestRecord]] = {}
-    for record in records:
-        groups.setdefault(name(record), []).append(record)
-    if set(groups) <= {""}:
+    records = tuple(records)
+    names: dict[str, int] = {}
+    groups = [names.setdefault(name(record), len(names)) for record in records]
+    return grouped(Columns.of(records), groups, tuple(names), sla)
+
+
+def grouped(
+    columns: Columns, groups: Sequence[int], names: Sequence[str], sla: Sla, latencies: Latencies | None = None
+) -> tuple[GroupReport, ...]:
+    """One report for each group of requests, by name; nothing where no request has one.
+
+    Args:
+        groups: for each request the place of its group in ``names``.
+        latencies: of the completed requests, where somebody has worked them out already.
+    """
+    requests = Counter(groups)
+    if {names[group] for group in requests} <= {""}:
         return ()
-    return tuple(_report(key, groups[key], sla) for key in sorted(groups))
+    done = columns.done()
+    if done is not columns:
+        groups = [group for group, error in zip(groups, columns.error, strict=True) if not error]
+    if latencies is None:
+        latencies = Latencies.of(done)
+    kept = Counter(compress(groups, latencies.within(sla)))
+    parts = [_Part() for _ in names]
+    ends = [(part.ttft_s.append, part.tpot_s.append, part.e2e_s.append, part.n_out.append) for part in parts]
+    for group, ttft_s, tpot_s, e2e_s, n_out in zip(
+        groups, latencies.user_ttft_s, latencies.tpot_s, latencies.e2e_s, done.n_out, strict=True
+    ):
+        first, each, whole, tokens = ends[group]
+        first(ttft_s)
+        each(tpot_s)
+        whole(e2e_s)
+        tokens(n_out)
+    for group, n_in in zip(groups, done.n_in, strict=True):
+        parts[group].prompt_tokens += n_in
+    return tuple(
+        _report(names[group], requests[group], kept[group], parts[group], sla)
+        for group in sorted(requests, key=names.__getitem__)
+    )
 
 
-def _report(name: str, records: Sequence[RequestRecord], sla: Sla) -> GroupReport:
-    done = [record for record in records if record.ok]
-    ttft = LatencySummary.of(record.user_ttft_s for record in done if record.user_ttft_s is not None)
-    tpot = LatencySummary.of(record.tpot_s for record in done if record.tpot_s is not None)
+class _Part:
+    """The completed requests of one group, in columns."""
+
+    __slots__ = ("e2e_s", "n_out", "prompt_tokens", "tpot_s", "ttft_s")
+
+    def __init__(self) -> None:
+        self.ttft_s: list[float] = []
+        self.tpot_s: list[float] = []
+        self.e2e_s: list[float] = []
+        self.n_out: list[int] = []
+        self.prompt_tokens = 0
+
+
+def _report(name: str, requests: int, kept: int, part: _Part, sla: Sla) -> GroupReport:
+    done = len(part.n_out)
+    ttft = LatencySummary.of(part.ttft_s)
+    tpot = LatencySummary.of(compress(part.tpot_s, [tokens >= 2 for tokens in part.n_out]))
     return GroupReport(
         id=name,
-        requests=len(records),
-        failed=len(records) - len(done),
-        tokens=sum(record.n_in + record.n_out for record in done),
-        sla_misses=len(records) - sum(meets_limits(record, sla) for record in done),
+        requests=requests,
+        failed=requests - done,
+        tokens=part.prompt_tokens + sum(part.n_out),
+        sla_misses=requests - kept,
         ttft_s=ttft,
         tpot_s=tpot,
-        e2e_s=LatencySummary.of(record.e2e_s for record in done),
-        objectives=(*latency_objectives(sla, ttft, tpot), success_objective(len(done), len(records), sla)),
+        e2e_s=LatencySummary.of(part.e2e_s),
+        objectives=(*latency_objectives(sla, ttft, tpot), success_objective(done, requests, sla)),
     )

@@ -16,7 +16,7 @@ from roadworthy.core.records import CLIENT_ERROR
 from roadworthy.core.units import format_duration
 
 if TYPE_CHECKING:
-    from roadworthy.core.records import RequestRecord
+    from roadworthy.core.columns import Columns
 
 Verdict = Literal["met", "missed", "undecided"]
 
@@ -54,12 +54,17 @@ def completed_gate(completed: int, minimum: int) -> Gate:
     return Gate(name="completed", passed=completed >= minimum, why=why, otherwise="undecided")
 
 
-def client_error_gates(records: Sequence[RequestRecord]) -> tuple[Gate, ...]:
-    """A gate that fails when requests died in the load generator itself, which says nothing of the service."""
-    own = [record.error for record in records if record.error.startswith(CLIENT_ERROR)]
+def client_error_gates(errors: Sequence[tuple[str, int]]) -> tuple[Gate, ...]:
+    """A gate that fails when requests died in the load generator itself, which says nothing of the service.
+
+    Args:
+        errors: each with how many requests failed of it, in the order in which they first did.
+    """
+    own = [(error, times) for error, times in errors if error.startswith(CLIENT_ERROR)]
     if not own:
         return ()
-    why = f"{len(own):,} requests failed in the load generator itself ({own[0]}): raise its limits and run again"
+    failed = sum(times for _, times in own)
+    why = f"{failed:,} requests failed in the load generator itself ({own[0][0]}): raise its limits and run again"
     return (Gate(name=CLIENT_GATE, passed=False, why=why, otherwise="undecided"),)
 
 
@@ -129,30 +134,42 @@ class SteadyWindow:
         return self.arrivals_completed >= min(MIN_ACHIEVED_RATIO * expected, expected - 3 * math.sqrt(expected))
 
 
-def steady_window(records: Sequence[RequestRecord], done: Sequence[RequestRecord]) -> SteadyWindow | None:
+def steady_window(counted: Columns, done: Columns, user_e2e_s: Sequence[float]) -> SteadyWindow | None:
     """Completions against arrivals once the pipe is full and before the drain; None without such a window.
 
     The window opens one P95 of end-to-end time after the first arrival and closes with the last. Arrivals minus
     completions is then the growth of the requests in flight. At each edge that number is about Poisson, so a
     difference below three times the square root of both is chance. Window and edges are taken over completed
     requests: a failure can only widen the gap.
+
+    Args:
+        user_e2e_s: of the requests ``done``, ascending.
     """
-    if not done:
+    if not len(done):
         return None
-    times_s = [record.t_sched_s for record in done]
-    opens_s = min(times_s) + percentile(sorted(record.user_e2e_s for record in done), 95)
+    times_s, ends_s = done.sched_s, done.last_s
+    opens_s = min(times_s) + percentile(user_e2e_s, 95)
     closes_s = max(times_s)
-    arrivals_completed = sum(opens_s < time_s <= closes_s for time_s in times_s)
+    arrivals_completed = _within(times_s, opens_s, closes_s)
     if arrivals_completed < MIN_STEADY_ARRIVALS:
         return None
-    edges = sum(record.t_sched_s <= edge_s < record.t_last_s for record in done for edge_s in (opens_s, closes_s))
+    edges = sum(
+        [
+            (time_s <= opens_s < end_s) + (time_s <= closes_s < end_s)
+            for time_s, end_s in zip(times_s, ends_s, strict=True)
+        ]
+    )
     return SteadyWindow(
         length_s=closes_s - opens_s,
-        arrivals=sum(opens_s < record.t_sched_s <= closes_s for record in records),
+        arrivals=arrivals_completed if counted is done else _within(counted.sched_s, opens_s, closes_s),
         arrivals_completed=arrivals_completed,
-        completions=sum(opens_s < record.t_last_s <= closes_s for record in done),
+        completions=_within(ends_s, opens_s, closes_s),
         chance=3 * math.sqrt(edges),
     )
+
+
+def _within(times_s: Sequence[float], opens_s: float, closes_s: float) -> int:
+    return sum([opens_s < time_s <= closes_s for time_s in times_s])
 
 
 def rate_gate(steady: SteadyWindow | None, asked_rate_per_s: float | None, *, even: bool = True) -> Gate:

@@ -15,9 +15,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import repeat
+from operator import sub
 from typing import TYPE_CHECKING
 
-from roadworthy.advise.breakdown import GroupReport, by_tenant
+from roadworthy.advise.breakdown import GroupReport, grouped
 from roadworthy.advise.gates import (
     Gate,
     Verdict,
@@ -30,14 +32,15 @@ from roadworthy.advise.gates import (
     reachable_gate,
     steady_window,
 )
+from roadworthy.advise.latencies import Latencies
 from roadworthy.advise.objectives import (
     DEFAULT_ACCEPTANCE,
     Objective,
     goodput_objectives,
     latency_objectives,
-    meets_limits,
     success_objective,
 )
+from roadworthy.core.columns import NOT_TOLD, Columns
 from roadworthy.core.errors import EXIT_FINDINGS, EXIT_FINE
 from roadworthy.core.latency import LatencySummary
 from roadworthy.spec.values import Sla
@@ -125,19 +128,56 @@ def judge(
         reachable: False when the target never answered anything.
         partial: the run ended early; it can show a miss, never prove a pass.
     """
-    default_limits = sla == Sla()
-    sla = DEFAULT_ACCEPTANCE if default_limits else sla
     everything = tuple(records)
     counted = after_warmup(everything, warmup_s)
-    done = [record for record in counted if record.ok]
+    return judge_columns(
+        Columns.of(counted),
+        sla,
+        asked_rate_per_s=asked_rate_per_s,
+        even_rate=even_rate,
+        client_cpu_ratio=client_cpu_ratio,
+        client_lag=client_lag,
+        stalls_s=stalls_s,
+        max_concurrency=max_concurrency,
+        warmup_requests=len(everything) - len(counted),
+        min_completed=min_completed,
+        reachable=reachable,
+        partial=partial,
+    )
+
+
+def judge_columns(
+    counted: Columns,
+    sla: Sla,
+    *,
+    asked_rate_per_s: float | None = None,
+    even_rate: bool = True,
+    client_cpu_ratio: float | None = None,
+    client_lag: LatencySummary | None = None,
+    stalls_s: Sequence[float] = (),
+    max_concurrency: int | None = None,
+    warmup_requests: int = 0,
+    min_completed: int = 1,
+    reachable: bool = True,
+    partial: bool = False,
+) -> SlaReport:
+    """:func:`judge` of requests that are in columns already, ``warmup_requests`` others left out of them."""
+    default_limits = sla == Sla()
+    sla = DEFAULT_ACCEPTANCE if default_limits else sla
+    done = counted.done()
     failed = len(counted) - len(done)
     duration_s = _duration_s(counted)
-    good = sum(meets_limits(record, sla) for record in done)
-    steady = steady_window(counted, done)
-    user_ttft = LatencySummary.of(_present(record.user_ttft_s for record in done))
-    tpot = LatencySummary.of(_present(record.tpot_s for record in done))
-    queue = LatencySummary.of(record.client_queue_s for record in done)
-    tokens_in, tokens_out = sum(record.n_in for record in done), sum(record.n_out for record in done)
+    latencies = Latencies.of(done)
+    good = sum(latencies.within(sla))
+    user_e2e_s = sorted(latencies.user_e2e_s)
+    steady = steady_window(counted, done, user_e2e_s)
+    user_ttft = LatencySummary.of(latencies.user_ttft_s)
+    user_e2e = LatencySummary.of(user_e2e_s)
+    tpot = LatencySummary.of(latencies.tpots_s)
+    at_once = done.sent_s is done.sched_s
+    queue = LatencySummary.of(repeat(0.0, len(done)) if at_once else map(sub, done.sent_s, done.sched_s))
+    tokens_in, tokens_out = sum(done.n_in), sum(done.n_out)
+    errors = _errors(counted)
     attainment = good / len(counted) if counted else None
 
     success = success_objective(len(done), len(counted), sla)
@@ -147,7 +187,7 @@ def judge(
     gates = (
         complete_gate(partial),
         reachable_gate(reachable, len(counted)),
-        *client_error_gates(counted),
+        *client_error_gates(errors),
         Gate(name="failed share", passed=success.met, why=success.why),
         completed_gate(len(done), min_completed),
         client_gate(queue, client_cpu_ratio, max_concurrency, lag=client_lag, stalls_s=stalls_s),
@@ -175,17 +215,17 @@ def judge(
         total_tokens_per_s=_rate(tokens_in + tokens_out, duration_s),
         goodput_rps=_rate(good, duration_s),
         attainment_ratio=attainment,
-        ttft_s=LatencySummary.of(_present(record.ttft_s for record in done)),
+        ttft_s=user_ttft if at_once else LatencySummary.of(latencies.ttft_s),
         tpot_s=tpot,
-        itl_s=LatencySummary.of(gap for record in done for gap in record.itl_s),
-        e2e_s=LatencySummary.of(record.e2e_s for record in done),
+        itl_s=LatencySummary.of(done.gaps_s),
+        e2e_s=user_e2e if at_once else LatencySummary.of(latencies.e2e_s),
         client_queue_s=queue,
         client_lag_s=client_lag,
         user_ttft_s=user_ttft,
-        user_e2e_s=LatencySummary.of(record.user_e2e_s for record in done),
-        tenants=by_tenant(counted, sla),
-        errors=tuple(Counter(record.error or "unknown" for record in counted if not record.ok).most_common()),
-        warmup_requests=len(everything) - len(counted),
+        user_e2e_s=user_e2e,
+        tenants=grouped(counted, counted.tenant, counted.tenants, sla, latencies),
+        errors=tuple(Counter(dict(errors)).most_common()),
+        warmup_requests=warmup_requests,
         default_limits=default_limits,
         partial=partial,
     )
@@ -199,28 +239,28 @@ def after_warmup(records: Sequence[RequestRecord], warmup_s: float) -> tuple[Req
     return tuple(record for record in records if record.t_sched_s >= start_s)
 
 
-def _present(values: Iterable[float | None]) -> Iterable[float]:
-    return (value for value in values if value is not None)
-
-
 def _rate(count: float, duration_s: float) -> float:
     return count / duration_s if duration_s > 0 else 0.0
 
 
-def _duration_s(records: Sequence[RequestRecord]) -> float:
-    if not records:
-        return 0.0
-    return max(record.t_last_s for record in records) - min(record.t_sched_s for record in records)
+def _duration_s(columns: Columns) -> float:
+    return max(columns.last_s) - min(columns.sched_s) if len(columns) else 0.0
 
 
-def _scheduled_rate_per_s(records: Sequence[RequestRecord]) -> float:
+def _scheduled_rate_per_s(columns: Columns) -> float:
     """Arrivals a second of the schedule as drawn: n - 1 gaps between the first and the last."""
-    if len(records) < 2:
+    if len(columns) < 2:
         return 0.0
-    times_s = [record.t_sched_s for record in records]
-    return _rate(len(records) - 1, max(times_s) - min(times_s))
+    return _rate(len(columns) - 1, max(columns.sched_s) - min(columns.sched_s))
 
 
-def _cached(done: Sequence[RequestRecord]) -> int | None:
-    told = [record.cached_tokens for record in done if record.cached_tokens is not None]
+def _cached(done: Columns) -> int | None:
+    """Prompt tokens that servers held, of those requests whose server says so."""
+    told = [cached for cached in done.cached if cached != NOT_TOLD]
     return sum(told) if told else None
+
+
+def _errors(columns: Columns) -> list[tuple[str, int]]:
+    """Each error, in the order of its first, and how many requests failed of it."""
+    counts = Counter(columns.error)
+    return [(columns.errors[error], times) for error, times in counts.items() if error]

@@ -16,6 +16,7 @@ from roadworthy import __version__
 from roadworthy.advise.queueing import NOT_SIMULATED
 from roadworthy.bench import plan_plots
 from roadworthy.bench.report_page import notes, page, sentence, table
+from roadworthy.cli.hourly_cost import cost_per_hour
 from roadworthy.cli.plan_advice import item
 from roadworthy.cli.plan_html import memory_section, subtitle, verdict_banner
 from roadworthy.cli.plan_json import plan_json
@@ -127,14 +128,6 @@ def best_speed(name: str) -> Value:
 def _tokens(planned: Planned) -> float | None:
     numbers, best = numbers_of(planned), planned.plan.best
     return numbers.output_tokens_per_s * best.layout.replicas if numbers is not None and best is not None else None
-
-
-def cost_per_hour(planned: Planned) -> float | None:
-    """Money of one hour of the whole cluster; None when no price is known for the GPU."""
-    from roadworthy.cost import HOURS_PER_MONTH, fixed_cost
-
-    fixed = fixed_cost(planned.deployment.cost, planned.deployment.cluster, planned.gpu)
-    return fixed.per_month / HOURS_PER_MONTH if fixed is not None else None
 
 
 def _cost_of_a_million(planned: Planned) -> float | None:

@@ -145,17 +145,11 @@ def judged_runs(asked: Sequence[tuple[Planned, Asked]]) -> list[JudgedRun]:
     Raises:
         Infeasible, Unsupported, SpecError: before anything is simulated.
     """
-    from roadworthy.adapters.processes import cores, each
-
     trials = [_trials(planned, one) for planned, one in asked]
     everything = [trial for some in trials for trial in some]
-    processes = min([one.jobs or cores() for _, one in asked])
     results = []
     with _Progress(sum(trial.requests for trial in everything)) as progress:
-        if min(processes, len(everything)) > 1:
-            outcomes = each(timed, everything, processes=processes)
-        else:
-            outcomes = (timed(trial, progress) for trial in everything)
+        outcomes = _outcomes(everything, min([one.jobs or len(everything) for _, one in asked]), progress)
         for (planned, one), some in zip(asked, trials, strict=True):
             own = []
             for _ in some:
@@ -163,6 +157,17 @@ def judged_runs(asked: Sequence[tuple[Planned, Asked]]) -> list[JudgedRun]:
                 progress.done(len(own[-1][0].log))
             results.append(_judged(planned, one, some, own))
     return results
+
+
+def _outcomes(trials: Sequence[Trial], jobs: int, progress: _Progress) -> Iterator[tuple[SimulatedRun, float]]:
+    """The runs of ``trials`` in their order: here, or on as many processes as there are cores, ``jobs`` at most."""
+    if min(jobs, len(trials)) > 1:
+        from roadworthy.adapters.processes import cores, each  # a single run need not know how
+
+        processes = min(jobs, cores())
+        if processes > 1:
+            return each(timed, trials, processes=processes)
+    return (timed(trial, progress) for trial in trials)
 
 
 def _trials(planned: Planned, asked: Asked) -> list[Trial]:
@@ -194,7 +199,7 @@ def _trials(planned: Planned, asked: Asked) -> list[Trial]:
 def _judged(
     planned: Planned, asked: Asked, trials: Sequence[Trial], outcomes: Sequence[tuple[SimulatedRun, float]]
 ) -> JudgedRun:
-    from roadworthy.cli.plan_compare import cost_per_hour
+    from roadworthy.cli.hourly_cost import cost_per_hour
     from roadworthy.simulate.periods import pooled
     from roadworthy.simulate.run import routing_of
     from roadworthy.simulate.standing import standings
@@ -231,10 +236,10 @@ def _judged(
 
 
 def _report(planned: Planned, run: SimulatedRun, rate_per_s: float | None) -> SlaReport:
-    from roadworthy.advise.verdict import judge
+    from roadworthy.advise.verdict import judge_columns
     from roadworthy.simulate.gaps import gap_summary
 
-    report = judge(run.log.records(), planned.deployment.sla, asked_rate_per_s=rate_per_s)
+    report = judge_columns(run.log.columns(), planned.deployment.sla, asked_rate_per_s=rate_per_s)
     return report if run.log.gaps_of is not None else replace(report, itl_s=gap_summary(run.log.gaps))
 
 

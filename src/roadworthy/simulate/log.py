@@ -8,8 +8,10 @@ that asks for it.
 from __future__ import annotations
 
 from array import array
+from itertools import chain
 from typing import TYPE_CHECKING
 
+from roadworthy.core.columns import Columns
 from roadworthy.core.records import RequestRecord
 from roadworthy.twin.times import GapHistogram
 
@@ -138,6 +140,23 @@ class RunLog:
     def lasted_s(self) -> float:
         """From the first arrival to the last end; 0 without a request."""
         return max(self.t_last_s) - min(self.t_sched_s) if len(self) else 0.0
+
+    def columns(self) -> Columns:
+        """The requests as a verdict reads them, without an object for each."""
+        return Columns(
+            sched_s=self.t_sched_s,
+            sent_s=self.t_sched_s,
+            first_s=self.t_first_s,
+            last_s=self.t_last_s,
+            n_in=self.n_in,
+            n_out=self.n_out,
+            cached=self.cached,
+            tenant=self.tenant,
+            error=self.error,
+            tenants=self.tenants.words,
+            errors=self.errors.words,
+            gaps_s=chain.from_iterable(self.gaps_of or ()),
+        )
 
     def records(self) -> Iterator[RequestRecord]:
         """The records, in the order of ends."""

@@ -10,7 +10,7 @@ from roadworthy.advise.arrivals import Arrivals
 from roadworthy.advise.deploy import twin_configs
 from roadworthy.advise.queueing import BEST_LAYOUTS, REQUESTS_MIN, SEED, Queueing, Simulated, simulated, trial_of
 from roadworthy.advise.ranking import distinct
-from roadworthy.advise.verdict import judge
+from roadworthy.advise.verdict import judge_columns
 from roadworthy.core.errors import Infeasible, Unsupported
 from roadworthy.simulate.run import routing_of, simulate
 
@@ -83,7 +83,7 @@ def simulate_layout(
         keep_gaps=False,
         progress=heard,
     )
-    report = judge(run.records, deployment.sla, asked_rate_per_s=trial.workload.rate_per_s)
+    report = judge_columns(run.log.columns(), deployment.sla, asked_rate_per_s=trial.workload.rate_per_s)
     return simulated(
         judged,
         trial,

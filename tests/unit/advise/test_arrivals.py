@@ -152,3 +152,13 @@ def test_no_request_outgrows_the_context() -> None:
 def test_a_schedule_that_cannot_be_is_refused(change: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Arrivals(PROFILE, seed=0, **change)  # type: ignore[arg-type]
+
+
+def test_a_session_of_one_turn_draws_what_a_generator_of_its_own_would() -> None:
+    """Its numbers are taken at half the price, and are the same."""
+    tenants = (Tenant(id="a", weight=2.0), Tenant(id="b", weight=1.0))
+    for planned in Arrivals(PROFILE, seed=7, requests=300, tenants=tenants).first_turns():
+        rng = random.Random(f"7:{planned.session}")
+        assert planned.tenant == ("a" if rng.random() * 3 < 2 else "b")
+        assert planned.prompt_tokens == draw_tokens(PROFILE.prompt_tokens, rng)
+        assert planned.output_tokens == draw_tokens(PROFILE.output_tokens, rng)
