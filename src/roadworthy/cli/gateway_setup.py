@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from roadworthy.adapters.documents import document_folder, parse_document
-from roadworthy.cli.gateway_shape import shape_of
+from roadworthy.cli.gateway_shape import plan_for, with_plan
 from roadworthy.cli.gateway_stores import state_url_beside
 from roadworthy.cli.tenant_keys import with_keys
 from roadworthy.gateway.config import GatewayConfig
@@ -43,7 +43,6 @@ class Options:
             workers=self.workers,
         )
         folder = document_folder(self.spec)
-        shape, replica = shape_of(deployment, base=folder)
         config = replace(
             config,
             admin_host=self.admin_host,
@@ -51,8 +50,11 @@ class Options:
             tls=_tls_beside(folder, config.tls),
             state_url=state_url_beside(folder, config.state_url),
             shared_url=state_url_beside(folder, config.shared_url),
-            shape=shape,
-            replica=replica,
+        )
+        config = with_plan(
+            config,
+            plan_for(deployment, base=folder),
+            max_num_seqs=deployment.engine.settings.get("max_num_seqs"),
         )
         divided(config, 0)  # limits that cannot be divided are refused before any worker starts
         return config

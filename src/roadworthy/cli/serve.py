@@ -26,7 +26,9 @@ from roadworthy.adapters.ports import free_ports
 from roadworthy.adapters.ready_file import Ready, ReadyEngine, ReadyTenant, claimed, write_ready
 from roadworthy.adapters.tiny_model import cache_folder, ensure_tiny_model
 from roadworthy.advise.deploy import twin_configs
-from roadworthy.cli.gateway import warn_not_enforced
+from roadworthy.cli.gateway import start_documents, warn_not_enforced
+from roadworthy.cli.gateway_setup import documents_beside
+from roadworthy.cli.gateway_shape import with_plan
 from roadworthy.cli.gateway_stores import open_stores, state_url_beside
 from roadworthy.cli.live_status import EngineLoad, Traffic, status_table
 from roadworthy.cli.output import STOP_SIGNALS, console, say
@@ -34,14 +36,13 @@ from roadworthy.cli.tenant_keys import with_keys
 from roadworthy.core.errors import RoadworthyError, Unsupported
 from roadworthy.gateway.config import GatewayConfig
 from roadworthy.gateway.service import Gateway
-from roadworthy.route.govern.advice import ReplicaSize
-from roadworthy.route.govern.footprint import BlockShape
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from roadworthy.adapters.engines.process import EngineCommand
     from roadworthy.cli.wiring import Planned
+    from roadworthy.gateway.documents.process import DocumentsProcess
     from roadworthy.gateway.status import GatewayStatus
     from roadworthy.gateway.stores import Stores
     from roadworthy.spec.values import Tenant
@@ -92,10 +93,17 @@ def serve(planned: Planned, options: ServeOptions) -> None:
         config = replace(
             config,
             workers=1,
+            documents=documents_beside(folder, config.documents),
             state_url=state_url_beside(folder, config.state_url),
             shared_url=state_url_beside(folder, config.shared_url),
-            shape=BlockShape.planned(planned.best().cache),
-            replica=ReplicaSize.planned(planned.best()),
+        )
+        best = planned.best()
+        seats = best.settings.get("max_num_seqs")
+        config = with_plan(
+            config,
+            best,
+            max_num_seqs=seats.value if seats is not None else None,
+            ranks=1 if simulated else best.layout.dp,  # a twin is one rank
         )
         stores = open_stores(config, say=say)
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -178,6 +186,7 @@ class _Service:
         self._options = options
         self._config = config
         self._gateway = Gateway(config, stores=stores)
+        self._documents: DocumentsProcess | None = None
         self._commands = commands
         self._tenants = tenants
         self._console = console(stderr=True)
@@ -194,11 +203,14 @@ class _Service:
             await self._gateway.start()
             if await self._engines_started():
                 await self._until_ready()
+                self._documents = await start_documents(self._config, self._gateway.data_url)
                 if not self._stop.is_set():
                     self._announce()
                     await self._watch()
         finally:
             await self._gateway.stop()
+            if self._documents is not None:
+                await self._documents.stop()
             await self._supervisor.stop(ENGINE_GRACE_S)
         self._say("stopped")
 

@@ -9,6 +9,7 @@ from roadworthy.core.errors import SpecError
 from roadworthy.gateway.data.limits import Limits
 from roadworthy.gateway.poller import PollPolicy
 from roadworthy.route.breaker import BreakerPolicy
+from roadworthy.route.govern.prefill import backlog_s_of
 from roadworthy.route.govern.settings import GovernSettings
 from roadworthy.route.settings import RoutingSettings
 from roadworthy.spec.gateway_values import TlsSpec
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from roadworthy.route.govern.advice import ReplicaSize
     from roadworthy.route.govern.footprint import BlockShape
+    from roadworthy.route.govern.prefill import PrefillPace
     from roadworthy.spec.governance_values import Billing
     from roadworthy.spec.values import Deployment, Tenant
 
@@ -48,6 +50,8 @@ class GatewayConfig:
         engine_priority: engines schedule by priority, so each request tells them its own.
         shape: of KV blocks and state of the model, from the document's plan; None where engines tell what they can.
         replica: what one more would add, from the plan; advice on quotas names replicas by it.
+        prefill: how fast an engine computes prompts, from the plan; None lets any number of prompts through.
+        backlog_s: so long an engine may be busy with prompts that were sent to it; None for any time.
     """
 
     endpoints: tuple[str, ...]
@@ -75,6 +79,8 @@ class GatewayConfig:
     name: str = ""
     shape: BlockShape | None = None
     replica: ReplicaSize | None = None
+    prefill: PrefillPace | None = None
+    backlog_s: float | None = None
 
     def __post_init__(self) -> None:
         if not self.endpoints:
@@ -131,6 +137,7 @@ class GatewayConfig:
             govern=GovernSettings.of(deployment),
             state_url=spec.state_url,
             shared_url=spec.shared_url,
+            backlog_s=backlog_s_of(deployment),
             engine_priority=deployment.engine.settings.get("scheduling_policy") == "priority",
         )
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from roadworthy.gateway.data.record import RequestRecord
+    from roadworthy.gateway.room import Room
     from roadworthy.gateway.shared_limits import SharedLimits
     from roadworthy.route.govern.governor import Governor
     from roadworthy.route.govern.meter import LocalMeter
@@ -152,6 +153,13 @@ class Governance:
         if ticket.state == "asking":
             assert self.shared is not None
             self.shared.spawn(self._ask(ticket, self.shared))
+
+    def began(self, ticket: Ticket | Unlimited) -> None:
+        """The first token of its answer has come: the engine has room for the next prompt."""
+        if isinstance(ticket, Ticket) and ticket.permit is not None:
+            self.governor.began(ticket.permit)
+            if self.governor.waiting:
+                self._wake_soon()
 
     def close(self, ticket: Ticket | Unlimited, record: RequestRecord, now_s: float) -> None:
         """The request is over, in whatever way."""
@@ -325,11 +333,17 @@ class Governance:
         self.governor.set_settings(settings)
         self._ways.clear()
 
-    def capacity(self, blocks: int | None, slots: int | None) -> None:
-        """The room of the engines that can be used now; None is no bound."""
-        self.governor.capacity(blocks, slots)
-        self._bounded = blocks is not None or slots is not None
+    def capacity(self, room: Room) -> None:
+        """The room of the engines that can be used now."""
+        self.governor.capacity(room.blocks, room.slots, room.prompt_tokens, room.prompt_tokens_per_s)
+        self._bounded = any(bound is not None for bound in (room.blocks, room.slots, room.prompt_tokens))
         self._ways.clear()
+        if self.governor.waiting:
+            self._wake_soon()
+
+    def caught_up(self, at_s: float) -> None:
+        """At that moment no request waited inside an engine."""
+        self.governor.caught_up(at_s)
         if self.governor.waiting:
             self._wake_soon()
 

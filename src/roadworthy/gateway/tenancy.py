@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from roadworthy.core.errors import Refused, RoadworthyError, Temporary
@@ -151,12 +152,16 @@ class Tenancy:
             count_blocks=config.shape is not None,
             slots_per_engine=config.governance.slots_per_engine,
             workers=config.workers,
+            prefill=config.prefill,
+            backlog_s=config.backlog_s,
         )
         if room != self._room:
-            if (room.blocks, room.slots) != (self._room.blocks, self._room.slots):
-                self.governance.capacity(room.blocks, room.slots)
+            if replace(room, used_blocks=None) != replace(self._room, used_blocks=None):
+                self.governance.capacity(room)
             self._room = room
             self.governance.measured(room.used_blocks)
+        if room.prompt_tokens is not None and not any(one.waiting for one in usable):
+            self.governance.caught_up(min(one.health.checked_s or 0.0 for one in usable))
         if config.shape is None:  # without a plan the engines say at least how long a block is
             block_tokens = max((one.block_tokens for one in usable), default=0)
             if block_tokens and block_tokens != governor.shape.block_tokens:

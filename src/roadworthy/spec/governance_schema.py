@@ -193,7 +193,15 @@ GOVERNANCE = Section(
             attribute="slots_per_engine",
             value=kinds.whole_number(most=100_000, example="256"),
             doc="Requests at one engine at once; further ones wait here, in fair order. Left out, the engine's "
-            "`max_num_seqs` where the document or the plan says it, else the engine queues.",
+            "`max_num_seqs` where `engine.settings` names it or `up` starts the engines, else the engine queues.",
+        ),
+        Field(
+            key="prefill_backlog",
+            attribute="prefill_backlog_s",
+            value=kinds.duration(least_s=0.0, example="500ms"),
+            preset="a quarter of `sla.ttft_p99`, or 1s",
+            doc="How long an engine may be busy with prompts that were sent to it; further requests wait here, in fair "
+            "order. By the plan's pace, so without a plan nothing is kept back; `0s` turns it off.",
         ),
         Field(
             key="billing",

@@ -113,6 +113,8 @@ class GovernanceSpec:
     Args:
         borrow_headroom_ratio: of KV blocks and of slots, never given to work beyond its tenant's quota.
         slots_per_engine: requests at an engine at once; None is not bounded here, the engine then queues.
+        prefill_backlog_s: how long an engine may be busy with prompts that were sent to it and are not computed; 0 is
+            not bounded here, None a quarter of ``sla.ttft_p99`` or a second.
         billing: None is ``exact`` where some tenant has tpm, daily_tokens or kv_quota, else ``final``.
         cached_tokens: whether prompt tokens that the prefix cache held count in fairness.
         lease_ttl_s: after this a shared quota takes back what a process that died held.
@@ -121,6 +123,7 @@ class GovernanceSpec:
 
     borrow_headroom_ratio: float = 0.1
     slots_per_engine: int | None = None
+    prefill_backlog_s: float | None = None
     billing: Billing | None = None
     cached_tokens: Literal["charged", "free"] = "charged"
     queue: QueueSpec = QueueSpec()

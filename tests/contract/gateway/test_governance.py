@@ -15,6 +15,7 @@ from roadworthy.core.errors import Temporary
 from roadworthy.gateway import metrics
 from roadworthy.gateway.stores import Stores
 from roadworthy.route.govern.meter import LocalMeter
+from roadworthy.route.govern.prefill import PrefillPace
 from roadworthy.route.govern.settings import GovernSettings
 from roadworthy.route.keys import Change, issued
 from roadworthy.spec.governance_values import Condition, GovernanceSpec, QueueSpec, Rule
@@ -88,6 +89,48 @@ def test_requests_wait_for_room_and_the_higher_class_goes_first() -> None:
                 gated.let_one_go()
                 assert (await client.response()).status == 200
             assert gated.order == ["runs", "high", "low"]
+
+    run(test)
+
+
+class Prefilling:
+    """An engine whose streams begin when the test says so, one after the other, and go on for ever."""
+
+    def __init__(self) -> None:
+        self.engine = FakeEngine(self._answer)
+        self.order: list[str] = []
+        self._first = asyncio.Semaphore(0)
+
+    async def _answer(self, asked: Asked) -> None:
+        self.order.append(str(asked.json()["messages"][0]["content"])[0])  # type: ignore[index]
+        await self._first.acquire()
+        await hang(STREAM_HEAD, chunk(chat_events("x")[0]))(asked)
+
+    def compute_one(self) -> None:
+        self._first.release()
+
+
+def test_prompts_that_are_not_computed_yet_keep_others_here_where_they_can_be_put_in_order() -> None:
+    async def test() -> None:
+        prefilling = Prefilling()
+        # a prompt of some 1,000 tokens is more than half of what may be at the engine
+        pace = PrefillPace(tokens_per_s=10.0, batch_tokens=500)
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(prefilling.engine)
+            gateway = await stack.enter_async_context(
+                gateway_before(prefilling.engine, tenants=(FIRST, SECOND), prefill=pace, backlog_s=1.0)
+            )
+            flood = await clients(stack, gateway, 4)
+            for number, client in enumerate(flood):
+                client.send(post(say(str(number) * 4000, stream=True), key="sk-first"))
+                await until(lambda seen=number: len(prefilling.order) + waiting(gateway) == seen + 1)  # type: ignore[misc]
+            (person,) = await clients(stack, gateway, 1)
+            person.send(post(say("p", stream=True), key="sk-second"))
+            await until(lambda: waiting(gateway) == 3)
+            assert prefilling.order == ["0", "1"], "two prompts fill the engine's time, though it has room for more"
+            prefilling.compute_one()
+            await until(lambda: waiting(gateway) == 1)
+            assert prefilling.order == ["0", "1", "p", "2"], "the better class first, then as much as there is room for"
 
     run(test)
 

@@ -42,6 +42,7 @@ class Ask:
     entered_s: float
     permit: HeldPermit | None = None
     state: str = "waiting"
+    begun: bool = False
 
 
 class QueueMachine(RuleBasedStateMachine):
@@ -52,6 +53,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.meter = LocalMeter()
         self.blocks: int | None = None
         self.slots: int | None = None
+        self.prompts: int | None = None
 
     @initialize(
         quota=st.none() | st.integers(1, 12),
@@ -74,7 +76,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.governor = Governor(
             self.tenants.values(), settings=self.settings, shape=BlockShape(block_tokens=1, block_bytes=1)
         )
-        self.resize(20, 3)
+        self.resize(20, 3, None)
 
     def of(self, *states: str) -> list[Ask]:
         return [one for one in self.asks if one.state in states]
@@ -83,7 +85,11 @@ class QueueMachine(RuleBasedStateMachine):
         running = self.of("running")
         used = sum(one.grant.charge.blocks for one in running)
         borrowed = ask.permit.borrowed if ask.permit is not None else self.is_borrowed(ask)
-        slots, blocks = self.slots, self.blocks
+        slots, blocks, prompts = self.slots, self.blocks, self.prompts
+        if prompts is not None and borrowed:
+            prompts = max(min(prompts, 1), prompts - -(-prompts // 5))
+        if prompts is not None and self.uncomputed() >= prompts:
+            return False
         if slots is not None and borrowed:
             slots = max(min(slots, 1), slots - -(-slots // 5))
         if blocks is not None and borrowed:
@@ -91,6 +97,9 @@ class QueueMachine(RuleBasedStateMachine):
         return (slots is None or len(running) < slots) and (
             blocks is None or used + ask.grant.charge.blocks <= blocks or not used
         )
+
+    def uncomputed(self) -> int:
+        return sum(one.grant.charge.prompt_tokens for one in self.of("running") if not one.begun)
 
     def is_borrowed(self, ask: Ask) -> bool:
         return self.held(ask).borrowed
@@ -163,6 +172,16 @@ class QueueMachine(RuleBasedStateMachine):
         )
 
     @precondition(lambda self: self.of("running"))
+    @rule(data=st.data())
+    def begin_to_answer(self, data: st.DataObject) -> None:
+        ask = data.draw(st.sampled_from(self.of("running")))
+        assert ask.permit is not None
+        for _ in range(2):  # idempotent
+            self.governor.began(ask.permit)
+        ask.begun = True
+        self.serve()
+
+    @precondition(lambda self: self.of("running"))
     @rule(data=st.data(), used=st.integers(0, 12))
     def leave(self, data: st.DataObject, used: int) -> None:
         ask = data.draw(st.sampled_from(self.of("running")))
@@ -170,6 +189,7 @@ class QueueMachine(RuleBasedStateMachine):
         ask.permit.streamed(used)
         for _ in range(2):  # idempotent
             self.governor.leave(ask.permit, prompt_tokens=3, output_tokens=used, now_s=self.now_s)
+            self.governor.began(ask.permit)  # too late, and of no account
             self.meter.settle(ask.grant, prompt_tokens=3, output_tokens=used, now_s=self.now_s)
         ask.state = "over"
         self.serve()
@@ -197,10 +217,14 @@ class QueueMachine(RuleBasedStateMachine):
         assert all(self.now_s - one.entered_s < MAX_WAIT_S for one in self.of("waiting"))
         self.serve()
 
-    @rule(blocks=st.none() | st.integers(0, 30), slots=st.none() | st.integers(0, 5))
-    def resize(self, blocks: int | None, slots: int | None) -> None:
-        self.blocks, self.slots = blocks, slots
-        self.governor.capacity(blocks, slots)
+    @rule(
+        blocks=st.none() | st.integers(0, 30),
+        slots=st.none() | st.integers(0, 5),
+        prompts=st.none() | st.integers(1, 16),
+    )
+    def resize(self, blocks: int | None, slots: int | None, prompts: int | None) -> None:
+        self.blocks, self.slots, self.prompts = blocks, slots, prompts
+        self.governor.capacity(blocks, slots, prompts, 100.0)
         self.serve()
 
     @rule(name=st.sampled_from(NAMES), weight=st.sampled_from([0.5, 1.0, 3.0]), there=st.booleans())
@@ -229,6 +253,7 @@ class QueueMachine(RuleBasedStateMachine):
         running, waiting = self.of("running"), self.of("waiting")
         assert self.governor.running == len(running)
         assert self.governor.blocks == sum(one.grant.charge.blocks for one in running)
+        assert self.governor._pool.prompt_tokens == self.uncomputed()
         assert self.governor.waiting == len(waiting) == len(self.governor._owners)
         depth = self.governor.depth(self.now_s)
         assert depth.total == sum(depth.by_class.values()) == sum(depth.by_tenant.values()) == len(waiting)

@@ -314,6 +314,7 @@ class Exchange:
         assert endpoint is not None
         self._phase = "relay"
         endpoint.answered()
+        self._plane.governance.began(self._ticket)
         self._first_byte_s = connection.last_byte_s
         if first:
             gate.passed(first, connection.last_byte_s)

@@ -16,6 +16,7 @@ from roadworthy.route.govern.borrowing import pass_on, remember
 from roadworthy.route.govern.footprint import BlockShape
 from roadworthy.route.govern.permit import HeldPermit
 from roadworthy.route.govern.pool import Pool
+from roadworthy.route.govern.prefill import Uncomputed
 from roadworthy.route.govern.rules import RuleBook
 from roadworthy.route.govern.seats import Seat
 from roadworthy.route.govern.settings import GovernSettings
@@ -55,6 +56,8 @@ class Governor:
         self._adopt(self.settings)
         self._pool = Pool(self.settings.borrow_headroom_ratio)
         self._room = WaitingRoom(self._pool, self.settings)
+        self._prompts = Uncomputed(self._pool)
+        self._bounds_prompts = False
         self._rules = RuleBook(self.settings.rules)
         self._has_rules = bool(self._rules)
         self._treatments: dict[str, Treatment] = {}
@@ -105,10 +108,23 @@ class Governor:
         self._rules = self._rules.follow(settings.rules)
         self._has_rules = bool(self._rules)
 
-    def capacity(self, blocks: int | None, slots: int | None) -> None:
+    def capacity(
+        self,
+        blocks: int | None,
+        slots: int | None,
+        prompt_tokens: int | None = None,
+        prompt_tokens_per_s: float | None = None,
+    ) -> None:
         """The room of the healthy engines together; None for no bound. What runs beyond it goes on. Ask ``ready``
-        afterwards."""
-        self._pool.resize(blocks, slots)
+        afterwards.
+
+        Args:
+            prompt_tokens: of prompts that are sent and not computed yet; bounded only with ``prompt_tokens_per_s``, the
+                engines' pace.
+        """
+        self._bounds_prompts = prompt_tokens is not None and bool(prompt_tokens_per_s)
+        self._prompts.tokens_per_s = prompt_tokens_per_s or 0.0
+        self._pool.resize(blocks, slots, prompt_tokens if self._bounds_prompts else None)
 
     def measured(self, used_blocks: int | None) -> None:
         """The engines say that so many blocks are referenced now, all together; None where one of them does not say.
@@ -119,6 +135,11 @@ class Governor:
         that.
         """
         self._pool.share(0 if used_blocks is None else self._room.computed_blocks - used_blocks)
+
+    def caught_up(self, at_s: float) -> None:
+        """At that moment no request waited inside an engine. To be told with each look at the engines, before
+        ``ready``."""
+        self._prompts.caught_up(at_s)
 
     # one request
 
@@ -176,7 +197,7 @@ class Governor:
         self,
         grant: Grant,
         tenant: Tenant,
-        request: RouteRequest,  # noqa: ARG002 the lane and the session may count one day
+        request: RouteRequest,
         owner: object,
         now_s: float,
         *,
@@ -205,6 +226,7 @@ class Governor:
         if (
             room.best_rank > rank
             and pool.slots < pool.most_slots
+            and pool.prompt_tokens < pool.most_prompt_tokens
             and (
                 pool.fits(charge.blocks, borrowed=True)
                 if grant.borrowed
@@ -213,9 +235,13 @@ class Governor:
         ):
             pool.slots += 1
             pool.blocks += charge.blocks
+            pool.prompt_tokens += charge.prompt_tokens
             fair.serve_at_once(line, charge.prompt_tokens * self._prompt_weight)
-            return HeldPermit(grant, seat, treatment, queue_class, fair, line, running=True)
-        permit = HeldPermit(grant, seat, treatment, queue_class, fair, line, running=False)
+            permit = HeldPermit(grant, seat, treatment, queue_class, fair, line, streams=request.stream, running=True)
+            if self._bounds_prompts:
+                self._prompts.sent(permit, now_s)
+            return permit
+        permit = HeldPermit(grant, seat, treatment, queue_class, fair, line, streams=request.stream, running=False)
         self._wait(permit, owner, now_s, deadline_s)
         self._release(now_s)
         if permit.running:  # nothing that waits fits, and this does
@@ -223,10 +249,14 @@ class Governor:
             return permit
         return None
 
+    def began(self, permit: HeldPermit) -> None:
+        """The first token of its answer has come, so its prompt is computed. Ask ``ready`` afterwards."""
+        self._prompts.begun(permit)
+
     def ready(self, now_s: float) -> list[tuple[object, HeldPermit]]:
         """Those whose turn has come, with their owners; they count as running from now on.
 
-        To be asked after every ``leave``, after ``capacity``, and from time to time (ageing).
+        To be asked after every ``leave`` and ``began``, after ``capacity``, and from time to time (ageing).
         """
         if self._room.count:
             self._room.age(now_s)
@@ -288,6 +318,7 @@ class Governor:
         pool = self._pool
         pool.slots -= 1
         pool.blocks -= charge.blocks
+        pool.prompt_tokens -= permit.uncomputed_tokens
         if permit.computed:
             permit.fair.computed_blocks -= permit.prompt_blocks
             if pool.shared_blocks > pool.blocks:
@@ -378,12 +409,16 @@ class Governor:
 
     def _release(self, now_s: float) -> None:
         """Start all that may start; ``ready`` hands them out."""
+        self._prompts.pass_to(now_s)
         while (permit := self._room.next(now_s)) is not None:
             charge, line = permit.grant.charge, permit.line
             self._pool.slots += 1
             self._pool.blocks += charge.blocks
+            self._pool.prompt_tokens += charge.prompt_tokens
             line.counter += charge.prompt_tokens * self._prompt_weight / line.weight
             permit.has_its_turn(max(0.0, now_s - permit.entered_s))
+            if self._bounds_prompts:
+                self._prompts.sent(permit, now_s)
             self._released.append((permit.owner, permit))
             self._forget(permit)
 

@@ -14,12 +14,13 @@ class HeldPermit:
     """See :class:`govern.values.Permit`. Owners read; only the governor writes.
 
     ``waiting`` and ``running`` are never both true; both are false once it is over. ``owner``, ``entered_s`` and
-    ``give_up_s`` are set only where it had to wait.
+    ``give_up_s`` are set only where it had to wait. ``uncomputed_tokens`` are those of its prompt until that is known
+    to be computed; ``streams`` says that its first token will tell.
     """
 
     __slots__ = (
         "_charged_output", "_waited_s", "borrowed", "entered_s", "fair", "give_up_s", "grant", "line", "owner",
-        "queue_class", "running", "seat", "treatment", "waiting",
+        "queue_class", "running", "seat", "streams", "treatment", "uncomputed_tokens", "waiting",
     )  # fmt: skip
 
     owner: object
@@ -36,6 +37,7 @@ class HeldPermit:
         fair: FairClass,
         line: Line,
         *,
+        streams: bool,
         running: bool,
     ) -> None:
         self.grant = grant
@@ -45,6 +47,8 @@ class HeldPermit:
         self.fair = fair
         self.line = line
         self.borrowed = grant.borrowed
+        self.streams = streams
+        self.uncomputed_tokens = grant.charge.prompt_tokens
         self.running = running
         self.waiting = False
         self._charged_output = 0

@@ -126,7 +126,7 @@ class WaitingRoom:
 
     def next(self, now_s: float) -> HeldPermit | None:
         """The request to be served now, taken out; None when nothing that waits may start."""
-        if not self._pool.slot_free():
+        if not self._pool.any_fits():
             return None
         passed: list[tuple[FairClass, Line]] = []
         found: tuple[FairClass, Line] | None = None

@@ -37,10 +37,17 @@ class Desk:
         self.now_s = 0.0
 
     def ask(
-        self, name: str, tenant: str, *, tokens: int = 2, queue_class: QueueClass = "normal", **more: Any
+        self,
+        name: str,
+        tenant: str,
+        *,
+        tokens: int = 2,
+        queue_class: QueueClass = "normal",
+        stream: bool = True,
+        **more: Any,
     ) -> HeldPermit | None:
         held = self.tenants[tenant]
-        request = RouteRequest(tenant_id=tenant, model="m", stream=True, max_tokens=1, prompt_tokens=tokens - 1)
+        request = RouteRequest(tenant_id=tenant, model="m", stream=stream, max_tokens=1, prompt_tokens=tokens - 1)
         treatment = Treatment(model="m", queue_class=queue_class)
         charge = self.governor.charge(held, request, treatment)
         grant = self.meter.acquire(self.governor.limits(tenant), charge, name, self.now_s)
