@@ -83,6 +83,11 @@ def _folder_name(host: str) -> str:
     return "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in host).lstrip(".") or "host"
 
 
+def holds_capture(folder: Path) -> bool:
+    """Whether there is a host's capture in ``folder``."""
+    return folder.is_dir() and next(folder.rglob(MANIFEST), None) is not None
+
+
 def read_capture(folder: Path) -> dict[str, tuple[Answer, ...]]:
     """What :func:`write_capture` wrote; a folder of one host alone is read too. Raises ProbeError for anything else."""
     if not folder.is_dir():

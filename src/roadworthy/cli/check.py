@@ -3,73 +3,147 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from roadworthy.core.errors import EXIT_COULD_NOT_LOOK, EXIT_FINDINGS, EXIT_FINE, ProbeError, SpecError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from roadworthy.cli.check_fabric import FabricReport
     from roadworthy.core.finding import Finding
     from roadworthy.diagnose.hosts.commands import Answer
     from roadworthy.diagnose.hosts.readiness import Expected
+    from roadworthy.spec.values import Deployment
 
 
 @click.command()
 @click.argument("spec", required=False)
 @click.option("--capture", type=click.Path(path_type=Path), help="Also save every raw answer under this folder.")
 @click.option(
-    "--from", "source", type=click.Path(path_type=Path), help="Judge a folder that --capture wrote, here or elsewhere."
+    "--from",
+    "source",
+    type=click.Path(path_type=Path, allow_dash=True),
+    help="Judge a folder that --capture wrote, or the logs of the rendered check (a file, or - for standard input).",
 )
 @click.option("--ssh", "ssh_hosts", multiple=True, metavar="HOST", help="Ask this host over ssh; may be given again.")
 @click.option("--weights", metavar="DIR", help="Read a piece of the weights in this folder and say how fast.")
 @click.option("--script", is_flag=True, help="Print the shell script that asks, and do nothing else.")
+@click.option("--fabric", is_flag=True, help="Measure bandwidth and latency between the hosts, and between their GPUs.")
+@click.option("--hosts", metavar="A,B,C", help="With --fabric: these hosts; NAME=ADDRESS where peers use another name.")
+@click.option(
+    "--tool", "tools", multiple=True, type=click.Choice(["perftest", "nccl-tests", "torch"]),
+    help="With --fabric: only this tool; may be given again. Left out: the first of them that hosts have.",
+)  # fmt: skip
+@click.option(
+    "--limit", "limit_s", type=click.FloatRange(min=5), default=60.0, show_default=True, metavar="S",
+    help="With --fabric: seconds after which one measurement is given up.",
+)  # fmt: skip
+@click.option(
+    "--reach", metavar="TEXT", help="With --fabric: command before `sh -s` on a host, {host} in it; left out: ssh."
+)
+@click.option("--python", metavar="PATH", help="With --fabric: interpreter with torch on the hosts.")
+@click.option("--html", type=click.Path(path_type=Path), help="With --fabric: also write the matrices as one page.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(
     spec: str | None, capture: Path | None, source: Path | None, ssh_hosts: tuple[str, ...], weights: str | None,
-    script: bool, as_json: bool,
+    script: bool, fabric: bool, hosts: str | None, tools: tuple[str, ...], limit_s: float, reach: str | None,
+    python: str | None, html: Path | None, as_json: bool,
 ) -> int:  # fmt: skip
-    """Check whether this host, or those given, is ready: GPUs, NICs, RDMA, limits, clocks."""
-    from roadworthy.adapters.capture import write_capture
-    from roadworthy.cli.output import print_json
-    from roadworthy.diagnose.hosts.check import check_hosts, could_not_look, host_facts
-    from roadworthy.diagnose.hosts.commands import capture_script
-
+    """Check whether this host, or those given, is ready: GPUs, NICs, RDMA, limits, clocks; with --fabric how fast the
+    links between them are."""
     if script:
+        from roadworthy.diagnose.hosts.commands import capture_script
+
         click.echo(capture_script(weights=weights), nl=False)
-        return 0
-    expected, named = _expected(spec)
+        return EXIT_FINE
+    if not fabric and source is None and (hosts or tools or reach or python or html):
+        raise SpecError("--hosts, --tool, --reach, --python, --html: only with --fabric", hint="add --fabric")
+    if html is not None:
+        from roadworthy.adapters.report_files import require_writable
+
+        require_writable(html)
+    deployment = _deployment(spec)
+    measured = None
+    if fabric and source is None:
+        from roadworthy.cli.check_fabric import measured_report, ways
+
+        measured = measured_report(deployment, hosts, tools, ways(reach, limit_s, python))
+        if capture is not None:
+            from roadworthy.adapters.fabric_files import write_fabric
+
+            write_fabric(capture, measured.capture)
+    elif source is not None:
+        measured = _fabric_of(source, deployment, required=fabric)
+    looked = Looked()
+    if not fabric:
+        looked = _looked(deployment, source, ssh_hosts, weights, capture, alone=measured is None)
+    if html is not None and measured is not None:
+        from roadworthy.cli.check_fabric import write_page
+
+        write_page(html, measured)
+    return _told(looked, measured, as_json=as_json)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """What was found on hosts; nothing where only the fabric was asked for."""
+
+    hosts: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    missing: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    unreachable: Mapping[str, str] = field(default_factory=dict)
+
+
+def _deployment(spec: str | None) -> Deployment | None:
+    if spec is None:
+        return None
+    from roadworthy.adapters.documents import load_document
+
+    return load_document(spec)
+
+
+def _fabric_of(source: Path, deployment: Deployment | None, *, required: bool) -> FabricReport | None:
+    """What a folder holds of a fabric; None where it holds none and none is asked for."""
+    from roadworthy.adapters.fabric_files import has_fabric, read_fabric
+
+    if not required and not has_fabric(source):
+        return None
+    from roadworthy.cli.check_fabric import judged
+
+    return judged(read_fabric(source), deployment)
+
+
+def _looked(
+    deployment: Deployment | None, source: Path | None, ssh_hosts: Sequence[str], weights: str | None,
+    capture: Path | None, *, alone: bool,
+) -> Looked:  # fmt: skip
+    from roadworthy.adapters.capture import holds_capture, write_capture
+    from roadworthy.diagnose.hosts.check import check_hosts, could_not_look, host_facts
+
+    if source is not None and not alone and not holds_capture(source):
+        return Looked()
+    expected, named = _expected(deployment)
     captured, unreachable = _captured(source, ssh_hosts or (() if source else named), weights)
     if capture is not None:
         write_capture(capture, captured)
-    hosts = [host_facts(host, answers) for host, answers in captured.items()]
-    findings = check_hosts(hosts, expected)
-    missing = could_not_look(hosts)
-    if as_json:
-        print_json({
-            "status": "findings" if findings else "healthy", "findings": findings, "notes": [],
-            "hosts": [one.host for one in hosts], "unreachable": unreachable,
-            "could_not_look": {
-                host: [{"what": what, "why": why} for what, why in some] for host, some in missing.items()
-            },
-            "capture_next": [],
-        })  # fmt: skip
-    else:
-        click.echo("\n".join(_report(findings, missing, unreachable)))
-    if unreachable and not findings:
-        return 3
-    return 1 if findings else 0
+    facts = [host_facts(host, answers) for host, answers in captured.items()]
+    return Looked(
+        hosts=tuple(one.host for one in facts), findings=check_hosts(facts, expected), missing=could_not_look(facts),
+        unreachable=unreachable,
+    )  # fmt: skip
 
 
-def _expected(spec: str | None) -> tuple[Expected, tuple[str, ...]]:
+def _expected(deployment: Deployment | None) -> tuple[Expected, tuple[str, ...]]:
     from roadworthy.diagnose.hosts.readiness import Expected
 
-    if spec is None:
+    if deployment is None:
         return Expected(), ()
-    from roadworthy.adapters.documents import load_document
-
-    cluster = load_document(spec).cluster
+    cluster = deployment.cluster
     nics = sum(nic.count for nic in cluster.nics)
     rates = [nic.rate_bytes_per_s * 8 / 1e9 for nic in cluster.nics]
     expected = Expected(
@@ -83,7 +157,6 @@ def _captured(
     source: Path | None, ssh_hosts: Sequence[str], weights: str | None
 ) -> tuple[dict[str, tuple[Answer, ...]], dict[str, str]]:
     from roadworthy.adapters.capture import capture_here, capture_over_ssh, read_capture
-    from roadworthy.core.errors import ProbeError
 
     if source is not None:
         return read_capture(source), {}
@@ -99,20 +172,66 @@ def _captured(
     return reached, unreachable
 
 
-def _report(
-    findings: Sequence[Finding], missing: Mapping[str, Sequence[tuple[str, str]]], unreachable: Mapping[str, str]
-) -> list[str]:
+def _told(looked: Looked, measured: FabricReport | None, *, as_json: bool) -> int:
+    from roadworthy.cli import check_fabric
+
+    findings = (*looked.findings, *(measured.judgement.findings if measured else ()))
+    code = EXIT_FINDINGS if findings else EXIT_COULD_NOT_LOOK if looked.unreachable else EXIT_FINE
+    status = "findings" if findings else "healthy"
+    if measured is not None and not findings:
+        code, status = max(code, check_fabric.exit_code(measured)), check_fabric.status_of(measured)
+    if as_json:
+        _print_json(looked, measured, findings, status)
+        return code
+    lines = _report(findings)
+    if not findings:
+        lines += ["Nothing found among what could be looked at.", ""]
+    if measured is not None:
+        lines = [*check_fabric.text_of(measured), "", *lines]
+    click.echo("\n".join([*lines, *_blind_spots(looked)]))
+    return code
+
+
+def _print_json(looked: Looked, measured: FabricReport | None, findings: Sequence[Finding], status: str) -> None:
+    from roadworthy.cli import check_fabric
+    from roadworthy.cli.output import print_json
+
+    blind = {host: [{"what": what, "why": why} for what, why in some] for host, some in looked.missing.items()}
+    document: dict[str, object] = {
+        "status": status, "findings": findings, "notes": [], "hosts": looked.hosts, "unreachable": looked.unreachable,
+        "could_not_look": blind, "capture_next": [],
+    }  # fmt: skip
+    if measured is not None:
+        judgement = measured.judgement
+        blind["fabric"] = [{"what": what, "why": why} for what, why in judgement.could_not_look]
+        document["notes"] = judgement.notes
+        document["hosts"] = looked.hosts or [one.host for one in measured.capture.inventories]
+        document["unreachable"] = {
+            **looked.unreachable,
+            **{one.host: one.unanswered for one in measured.capture.inventories if one.unanswered},
+        }
+        document["fabric"] = check_fabric.json_of(measured)
+        if status == "insufficient":
+            document["capture_next"] = [
+                "install perftest (ib_write_bw) or torch on both hosts of each pair, then `roadworthy check --fabric`"
+            ]
+    print_json(document)
+
+
+def _report(findings: Sequence[Finding]) -> list[str]:
     lines: list[str] = []
     for number, one in enumerate(findings, 1):
         lines.append(f"{number}. {one.code}  ({one.severity}, {one.confidence:.0%})  {one.subject}")
         lines.append(f"   {one.diagnosis}")
         lines += [f"     {quoted.file}:{quoted.line}: {quoted.text[:160]}" for quoted in one.evidence[:3]]
         lines += [f"   Remedy: {one.remedy}", ""]
-    if not findings:
-        lines += ["Nothing found among what could be looked at.", ""]
-    for host, some in missing.items():
+    return lines
+
+
+def _blind_spots(looked: Looked) -> list[str]:
+    lines: list[str] = []
+    for host, some in looked.missing.items():
         if some:
             lines.append(f"Could not look on {host}:")
             lines += [f"  {what} ({why})" for what, why in some]
-    lines += [f"Could not reach {host}: {why}" for host, why in unreachable.items()]
-    return lines
+    return lines + [f"Could not reach {host}: {why}" for host, why in looked.unreachable.items()]

@@ -1,0 +1,259 @@
+"""Measures the fabric: asks hosts what they have, takes the steps round by round, leaves nothing running."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+from functools import partial
+from importlib.resources import files
+from typing import TypeVar
+
+from roadworthy.adapters.fabric_shell import SSH, RemoteProgram, reach, script_of
+from roadworthy.diagnose.hosts.fabric.interpret import measured
+from roadworthy.diagnose.hosts.fabric.inventory import inventory_script, parse_inventory
+from roadworthy.diagnose.hosts.fabric.schedule import rounds
+from roadworthy.diagnose.hosts.fabric.steps import Alternative, Choice, Party, between, inside, missing
+from roadworthy.diagnose.hosts.fabric.values import Command, End, Inventory, Output, Run, Step
+
+INVENTORY_LIMIT_S = 60.0
+READY_LIMIT_S = 30.0
+HOSTS_AT_ONCE = 64
+Outcome = TypeVar("Outcome")
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """One host to measure: the name by which it is reached, the address by which its peers reach it."""
+
+    name: str
+    address: str
+    interface: str = ""
+    hcas: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ways:
+    """How to reach hosts and for how long to wait: seconds for one step."""
+
+    reach: tuple[str, ...] = SSH
+    limit_s: float = 60.0
+    python: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FabricCapture:
+    """Everything that a measurement of a fabric brought; what `--capture` keeps."""
+
+    inventories: tuple[Inventory, ...]
+    runs: tuple[Run, ...]
+
+
+@dataclass(slots=True)
+class _Stop:
+    """Set once we are interrupted: no further step begins, and those that run are closed."""
+
+    event: threading.Event = field(default_factory=threading.Event)
+    running: set[RemoteProgram] = field(default_factory=set)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def close_all(self) -> None:
+        self.event.set()
+        with self.lock:
+            running = list(self.running)
+        for program in running:
+            program.close()
+
+
+def program_text() -> str:
+    """Our own measurement, as the text that is sent to the hosts."""
+    return files("roadworthy.adapters").joinpath("fabric_program.py").read_text(encoding="utf-8")
+
+
+def measure(hosts: Sequence[Host], choice: Choice, ways: Ways, progress: Progress) -> FabricCapture:
+    """Inventory of every host, then its GPUs, then every pair of hosts, in rounds of disjoint pairs.
+
+    ``progress`` gets one line for each stage. An interrupt ends every program on every host before it goes on.
+    """
+    stop = _Stop()
+    with ThreadPoolExecutor(max_workers=HOSTS_AT_ONCE) as pool:
+        try:
+            progress(f"asking {len(hosts)} hosts what they have …")
+            inventories = _each(pool, [partial(_inventory, host, ways, stop) for host in hosts])
+            parties = [
+                Party(inventory=one, address=host.address, interface=host.interface)
+                for one, host in zip(inventories, hosts, strict=True)
+            ]
+            runs = [_unasked(one) for one in inventories if one.unanswered]
+            reached = [party for party in parties if not party.inventory.unanswered]
+            runs += _inside_all(pool, reached, choice, ways, stop, progress)
+            runs += _between_all(pool, reached, choice, ways, stop, progress)
+        except BaseException:
+            stop.close_all()
+            raise
+    return FabricCapture(inventories=tuple(inventories), runs=tuple(runs))
+
+
+def _each(pool: ThreadPoolExecutor, work: Sequence[Callable[[], Outcome]]) -> list[Outcome]:
+    futures: list[Future[Outcome]] = [pool.submit(one) for one in work]
+    wait(futures, return_when=FIRST_EXCEPTION)
+    return [future.result() for future in futures]
+
+
+def _inside_all(
+    pool: ThreadPoolExecutor, parties: Sequence[Party], choice: Choice, ways: Ways, stop: _Stop, progress: Progress
+) -> list[Run]:
+    plans = [inside(party, choice) for party in parties]
+    runs: list[Run] = []
+    for number in range(max((len(plan) for plan in plans), default=0)):
+        together = [one for plan in plans if number < len(plan) for one in plan[number]]
+        progress(f"GPUs of each host, round {number + 1}: {len(together)} measurements …")
+        taken = _each(pool, [partial(_first_that_measures, one, ways, stop) for one in together])
+        runs += [run for some in taken for run in some]
+    return runs
+
+
+def _between_all(
+    pool: ThreadPoolExecutor, parties: Sequence[Party], choice: Choice, ways: Ways, stop: _Stop, progress: Progress
+) -> list[Run]:
+    plan = rounds(list(parties))
+    runs: list[Run] = []
+    for number, pairs in enumerate(plan, 1):
+        progress(
+            f"round {number} of {len(plan)}: " + ", ".join(f"{one.host} and {two.host}" for one, two in pairs) + " …"
+        )
+        taken = _each(pool, [partial(_pair, one, two, choice, ways, stop) for one, two in pairs])
+        runs += [run for some in taken for run in some]
+    return runs
+
+
+def _pair(one: Party, two: Party, choice: Choice, ways: Ways, stop: _Stop) -> list[Run]:
+    found = between(one, two, choice)
+    if not found:
+        return [_untaken(one.host, two.host, missing(one.inventory, two.inventory, choice.tools))]
+    return _first_that_measures(found, ways, stop)
+
+
+def _first_that_measures(found: Sequence[Alternative], ways: Ways, stop: _Stop) -> list[Run]:
+    """Runs of the first alternative that gives a number; those before it are kept too, for why they gave none."""
+    runs: list[Run] = []
+    for steps in found:
+        taken = [_take(step, ways, stop) for step in steps]
+        runs += taken
+        if any(one.status == "measured" for run in taken for one in measured(run)):
+            break
+    return runs
+
+
+def _untaken(one: str, two: str, why: str) -> Run:
+    step = Step(
+        name=f"none.{one}.{two}", tool="torch", program="any tool", kinds=("bandwidth",), one=End(host=one),
+        two=End(host=two), both_ways=True, first=Command(host=one, argv=()),
+    )  # fmt: skip
+    return Run(step=step, trouble=why)
+
+
+def _unasked(inventory: Inventory) -> Run:
+    run = _untaken(inventory.host, "any other host", inventory.unanswered)
+    return replace(run, step=replace(run.step, name=f"none.{inventory.host}"))
+
+
+def _inventory(host: Host, ways: Ways, stop: _Stop) -> Inventory:
+    asks = Command(host=host.name, argv=("sh", "-s"), reads=inventory_script(ways.python))
+    try:
+        with _started(asks, ways, stop, limit_s=INVENTORY_LIMIT_S) as program:
+            ended = program.wait(INVENTORY_LIMIT_S + 10)
+            text, code = program.text, program.code
+    except FileNotFoundError as error:
+        return Inventory(host=host.name, unanswered=f"{error.filename} is not installed here")
+    found = parse_inventory(host.name, text, hcas=host.hcas)
+    if not found.unanswered:
+        return found
+    said = text.strip().splitlines()
+    why = "no answer within the time limit" if not ended or code == 124 else said[-1] if said else "no answer"
+    return Inventory(host=host.name, unanswered=why)
+
+
+def _take(step: Step, ways: Ways, stop: _Stop) -> Run:
+    if stop.event.is_set():
+        return Run(step=step, trouble="interrupted")
+    try:
+        return _both(step, ways, stop) if step.then is not None else _alone(step, ways, stop)
+    except FileNotFoundError as error:
+        return Run(step=step, trouble=f"{error.filename} is not installed here")
+
+
+def _alone(step: Step, ways: Ways, stop: _Stop) -> Run:
+    with _begun(step.first, ways, stop) as program:
+        ended = program.wait(ways.limit_s + 5)
+    return Run(step=step, outputs=(_output(step, program, "only"),), timed_out=not ended or program.code in (124, 137))
+
+
+def _both(step: Step, ways: Ways, stop: _Stop) -> Run:
+    assert step.then is not None
+    with _begun(step.first, ways, stop) as first:
+        if not first.wait_ready(min(READY_LIMIT_S, ways.limit_s)):
+            return _not_ready(step, first, ways)
+        then = step.then
+        if first.ready_port is not None:
+            then = replace(then, argv=(*then.argv, "--port", str(first.ready_port)))
+        with _begun(then, ways, stop) as second:
+            ended = second.wait(ways.limit_s + 5)
+            if ended and second.code == 0:
+                first.wait(CLIENT_GONE_S)
+            elif ended:
+                first.wait(1.0)  # what it has to say of a client that failed, it says at once or after minutes
+    outputs = (_output(step, second, "sends"), _output(step, first, "receives"))
+    return Run(step=step, outputs=outputs, timed_out=not ended or second.code in (124, 137))
+
+
+CLIENT_GONE_S = 5.0
+
+
+def _not_ready(step: Step, first: RemoteProgram, ways: Ways) -> Run:
+    """The receiving side ended, or never listened."""
+    ended = first.wait(0.0)
+    first.close()
+    why = "" if ended else f"not ready within {min(READY_LIMIT_S, ways.limit_s):g} s"
+    return Run(step=step, outputs=(_output(step, first, "receives"),), timed_out=not ended, trouble=why)
+
+
+def _output(step: Step, program: RemoteProgram, side: str) -> Output:
+    return Output(file=f"fabric/{file_name(step.name)}.{side}.txt", text=program.text, code=program.code)
+
+
+def file_name(text: str) -> str:
+    """``text`` as the name of a file: host and device names hold no slash, but who knows."""
+    return "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in text).lstrip(".") or "step"
+
+
+def _begun(command: Command, ways: Ways, stop: _Stop) -> _Tracked:
+    return _started(command, ways, stop, limit_s=ways.limit_s)
+
+
+def _started(command: Command, ways: Ways, stop: _Stop, *, limit_s: float) -> _Tracked:
+    script = script_of(
+        command.argv, command.environment, limit_s=limit_s, listens_on=command.listens_on, reads=command.reads
+    )
+    return _Tracked(RemoteProgram(reach(command.host, ways.reach), script), stop)
+
+
+class _Tracked:
+    """A program that an interrupt can find."""
+
+    def __init__(self, program: RemoteProgram, stop: _Stop) -> None:
+        self._program, self._stop = program, stop
+        with stop.lock:
+            stop.running.add(program)
+        if stop.event.is_set():
+            program.close()
+
+    def __enter__(self) -> RemoteProgram:
+        return self._program
+
+    def __exit__(self, *_: object) -> None:
+        self._program.close()
+        with self._stop.lock:
+            self._stop.running.discard(self._program)

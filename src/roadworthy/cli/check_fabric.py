@@ -1,0 +1,203 @@
+"""`roadworthy check --fabric`: who is measured, and the answer as text, JSON and a page."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from roadworthy.core.errors import EXIT_COULD_NOT_LOOK, EXIT_FINDINGS, EXIT_FINE, SpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from roadworthy.adapters.fabric import FabricCapture, Host, Ways
+    from roadworthy.diagnose.hosts.fabric.judge import Efficiency, FabricJudgement
+    from roadworthy.diagnose.hosts.fabric.picture import Matrix
+    from roadworthy.diagnose.hosts.fabric.steps import Choice
+    from roadworthy.diagnose.hosts.fabric.values import Measured
+    from roadworthy.spec.values import Deployment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FabricReport:
+    """Everything that is said about a fabric."""
+
+    capture: FabricCapture
+    links: tuple[Measured, ...]
+    judgement: FabricJudgement
+    tables: tuple[Matrix, ...]
+
+
+def measured_report(deployment: Deployment | None, hosts: str | None, tools: Sequence[str], ways: Ways) -> FabricReport:
+    """Measure the hosts that are named, else those of the document."""
+    from roadworthy.adapters.fabric import measure
+
+    asked = fabric_hosts(deployment, hosts)
+    return judged(measure(asked, _choice(deployment, tools), ways, _progress), deployment)
+
+
+def judged(capture: FabricCapture, deployment: Deployment | None) -> FabricReport:
+    """What a capture says, whoever made it. The document's rates go before those that the capture has."""
+    from dataclasses import replace
+
+    from roadworthy.diagnose.hosts.fabric.interpret import measured
+    from roadworthy.diagnose.hosts.fabric.judge import judge_fabric
+    from roadworthy.diagnose.hosts.fabric.picture import matrices
+
+    links = tuple(one for run in capture.runs for one in measured(run))
+    choice = _choice(deployment, ())
+    if choice.nic_bytes_per_s:
+        links = tuple(
+            replace(one, link_bytes_per_s=choice.nic_bytes_per_s) if one.link_bytes_per_s and not one.inside else one
+            for one in links
+        )
+    judgement = judge_fabric(links, _efficiency(deployment))
+    return FabricReport(capture=capture, links=links, judgement=judgement, tables=matrices(links, judgement.slow))
+
+
+def ways(reach: str | None, limit_s: float, python: str | None) -> Ways:
+    """How hosts are reached. Raises SpecError for a way without a place for the host."""
+    from roadworthy.adapters.fabric import Ways
+
+    if reach is None:
+        return Ways(limit_s=limit_s, python=python)
+    words = tuple(shlex.split(reach))
+    if not any("{host}" in word for word in words):
+        raise SpecError(f"--reach {reach!r}: no {{host}} in it", hint="--reach 'kubectl exec -i {host} --'")
+    return Ways(reach=words, limit_s=limit_s, python=python)
+
+
+def fabric_hosts(deployment: Deployment | None, named: str | None) -> tuple[Host, ...]:
+    """``a,b=10.0.0.2`` or the hosts of the document. Raises SpecError for fewer than one and for one named twice."""
+    from roadworthy.adapters.fabric import Host
+
+    if named is not None:
+        pairs = [one.strip().partition("=") for one in named.split(",") if one.strip()]
+        found = tuple(Host(name=name, address=address or name) for name, _, address in pairs)
+        wrong = "--hosts"
+    else:
+        cluster = deployment.cluster if deployment is not None else None
+        found = tuple(
+            Host(
+                name=one.address, address=one.address, interface=one.interface or (cluster.interface or ""),
+                hcas=one.hcas or cluster.hcas,
+            )
+            for one in (cluster.hosts if cluster else ())
+        ) if cluster else ()  # fmt: skip
+        wrong = "cluster.hosts"
+    if not found:
+        raise SpecError(f"{wrong}: no hosts to measure between", hint="--hosts node-a,node-b,node-c")
+    names = [one.name for one in found]
+    if len(set(names)) < len(names):
+        raise SpecError(f"{wrong}: a host is named twice: {', '.join(names)}", hint="each host once")
+    return found
+
+
+def _choice(deployment: Deployment | None, tools: Sequence[str]) -> Choice:
+    from roadworthy.adapters.fabric import program_text
+    from roadworthy.diagnose.hosts.fabric.steps import Choice
+    from roadworthy.diagnose.hosts.fabric.values import TOOLS
+
+    chosen = tuple(tool for tool in TOOLS if not tools or tool in tools)
+    if deployment is None:
+        return Choice(tools=chosen, program=program_text())
+    from roadworthy.catalog.gpus import gpu_by_name
+    from roadworthy.catalog.links import inside_node
+
+    cluster = deployment.cluster
+    link = inside_node(gpu_by_name(cluster.gpu), nvlink_bytes_per_s=cluster.nvlink_bytes_per_s)
+    return Choice(
+        tools=chosen, program=program_text(),
+        nic_bytes_per_s=min((nic.rate_bytes_per_s for nic in cluster.nics), default=None),
+        nvlink_bytes_per_s=link.bytes_per_s if link.kind == "nvlink" else None,
+    )  # fmt: skip
+
+
+def _efficiency(deployment: Deployment | None) -> Efficiency:
+    from roadworthy.catalog.gpus import gpu_by_name
+    from roadworthy.catalog.links import between_nodes, inside_node
+    from roadworthy.diagnose.hosts.fabric.judge import Efficiency
+    from roadworthy.spec.values import Nics
+
+    gpu = deployment.cluster.gpu if deployment is not None and deployment.cluster.gpu != "cpu" else "H100-80GB"
+    nic = between_nodes((Nics(count=1, rate_bytes_per_s=1.0),), gpus_per_node=1)
+    assert nic is not None
+    return Efficiency(nic_ratio=nic.efficiency_ratio, nvlink_ratio=inside_node(gpu_by_name(gpu)).efficiency_ratio)
+
+
+def _progress(text: str) -> None:
+    click.echo(text, err=True)
+
+
+def status_of(report: FabricReport) -> str:
+    """``findings``, ``healthy`` where every pair was measured, else ``insufficient``."""
+    if report.judgement.findings:
+        return "findings"
+    return "healthy" if report.judgement.measured_anything and not unmeasured(report) else "insufficient"
+
+
+def exit_code(report: FabricReport) -> int:
+    return {"findings": EXIT_FINDINGS, "healthy": EXIT_FINE}.get(status_of(report), EXIT_COULD_NOT_LOOK)
+
+
+def unmeasured(report: FabricReport) -> list[tuple[str, str]]:
+    """Pairs of hosts for which no tool gave a bandwidth."""
+    pairs = {frozenset((one.one.host, one.two.host)) for one in report.links if not one.inside}
+    with_number = {
+        frozenset((one.one.host, one.two.host))
+        for one in report.links
+        if not one.inside and one.kind == "bandwidth" and one.status == "measured"
+    }
+    return sorted(tuple(sorted(pair)) for pair in pairs - with_number)  # type: ignore[misc]
+
+
+def text_of(report: FabricReport) -> list[str]:
+    """The matrices with slow pairs marked, weaker things, and where nobody could look; findings are the caller's."""
+    from roadworthy.diagnose.hosts.fabric.picture import drawn
+
+    lines: list[str] = []
+    for table in report.tables:
+        lines += [*drawn(table), ""]
+    if report.tables:
+        lines += ["Rows send, columns receive; ! slow, x failed, - not measured.", ""]
+    lines += [f"Note: {note['text']}" for note in report.judgement.notes]
+    if report.judgement.could_not_look:
+        lines.append("Could not look:")
+        lines += [f"  {what} ({why})" for what, why in report.judgement.could_not_look]
+    return lines
+
+
+def json_of(report: FabricReport) -> dict[str, Any]:
+    """The key ``fabric`` of the JSON document."""
+    slow = report.judgement.slow
+    return {
+        "hosts": [
+            {
+                "host": one.host, "tools": sorted(one.tools), "torch": one.python or None, "gpus": one.gpus,
+                "rdma_ports": [port.device for port in one.ports], "unanswered": one.unanswered or None,
+            }
+            for one in report.capture.inventories
+        ],
+        "measurements": [
+            {
+                "kind": one.kind, "program": one.program, "from": one.one.text, "to": one.two.text,
+                "both_ways": one.both_ways, "status": one.status, "why": one.why or None, "slow": one in slow,
+                "bytes_per_s": one.value if one.kind == "bandwidth" else None,
+                "latency_s": one.value if one.kind == "latency" else None, "link_bytes_per_s": one.link_bytes_per_s,
+            }
+            for one in report.links
+        ],
+        "usual": [{"of": name, "value": value} for name, value in report.judgement.usual_by_group],
+    }  # fmt: skip
+
+
+def write_page(path: Path, report: FabricReport) -> None:
+    from roadworthy.adapters.files import write_atomically
+    from roadworthy.diagnose.hosts.fabric.page import fabric_page
+
+    judgement = report.judgement
+    write_atomically(path, fabric_page(report.tables, judgement.findings, judgement.could_not_look))

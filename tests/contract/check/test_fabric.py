@@ -1,0 +1,227 @@
+"""The fabric measured for real: torch between two network namespaces, tools through shells, and nothing left behind."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from roadworthy.adapters.fabric import Host, Ways, measure
+from roadworthy.adapters.fabric_files import read_fabric, write_fabric
+from roadworthy.adapters.fabric_shell import RemoteProgram, reach, script_of
+from roadworthy.core.errors import ProbeError
+from roadworthy.diagnose.hosts.fabric.interpret import measured
+from roadworthy.diagnose.hosts.fabric.steps import Choice
+from support.fabric import write_bw
+from support.hosts import two_hosts, why_not
+
+CHECK = (sys.executable, "-m", "roadworthy", "check", "--fabric", "--python", sys.executable)
+HERE = ("env", "FABRIC_HOST={host}")
+"""A way to `hosts` that are all this one."""
+
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="no torch in this interpreter")
+
+
+@needs_torch
+def test_torch_measures_between_two_hosts_and_the_capture_is_judged_again(tmp_path: Path) -> None:
+    if reason := why_not():
+        pytest.skip(reason)
+    with two_hosts() as (one, two):
+        hosts = f"{one.namespace}={one.address},{two.namespace}={two.address}"
+        done = subprocess.run(
+            [*CHECK, "--hosts", hosts, "--reach", "ip netns exec {host}", "--capture", str(tmp_path), "--json"],
+            capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        left = subprocess.run(["ip", "netns", "pids", one.namespace], capture_output=True, text=True, check=True).stdout
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads(done.stdout)
+    assert document["status"] == "healthy"
+    bandwidth, latency = document["fabric"]["measurements"]
+    assert (bandwidth["program"], bandwidth["from"], bandwidth["both_ways"]) == ("torch gloo", two.namespace, True) or (
+        bandwidth["from"] == one.namespace
+    )
+    assert bandwidth["bytes_per_s"] > 1e6
+    assert 0 < latency["latency_s"] < 1
+    assert left.split() == []
+    again = subprocess.run(
+        [sys.executable, "-m", "roadworthy", "check", "--from", str(tmp_path), "--json"],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert json.loads(again.stdout)["fabric"] == document["fabric"]
+
+
+@needs_torch
+def test_a_peer_that_is_not_there_is_named_and_nothing_is_called_healthy(tmp_path: Path) -> None:
+    """Rank 1 is told an address that nobody has."""
+    capture = measure(
+        [Host(name="a", address="127.0.0.1"), Host(name="b", address="127.0.0.2:1")],
+        Choice(tools=("torch",), program="import sys; sys.exit('RuntimeError: Connection refused')"),
+        Ways(reach=HERE, limit_s=30, python=sys.executable), lambda _: None,
+    )  # fmt: skip
+    found = [one for run in capture.runs for one in measured(run)]
+    assert {(one.status, one.fault) for one in found} == {("failed", "network-port-blocked")}
+
+
+def fake_tool(folder: Path, name: str, text: str, *, pause: str = "") -> None:
+    """A stand-in for a tool of two sides: with ``-p PORT`` alone it listens there for one client, else it connects."""
+    script = f"""#!{sys.executable}
+import socket, sys, time
+port = int(sys.argv[sys.argv.index("-p") + 1])
+if sys.argv[-1].startswith("127."):
+    socket.create_connection((sys.argv[-1], port), timeout=5).close()
+else:
+    with socket.create_server(("127.0.0.1", port)) as listening:
+        listening.accept()
+{pause}
+sys.stdout.write({text!r})
+"""
+    path = folder / name
+    path.write_text(script)
+    path.chmod(0o755)
+
+
+def step_of(folder: Path, port: int):  # type: ignore[no-untyped-def]
+    from roadworthy.diagnose.hosts.fabric.values import Command, End, Step
+
+    tool = str(folder / "ib_write_bw")
+    return Step(
+        name="ib_write_bw.a.mlx5_0.b.mlx5_0", tool="perftest", program="ib_write_bw", kinds=("bandwidth",),
+        one=End(host="a", part="mlx5_0"), two=End(host="b", part="mlx5_0"),
+        first=Command(host="b", argv=(tool, "-p", str(port)), listens_on=port),
+        then=Command(host="a", argv=(tool, "-p", str(port), "127.0.0.1")),
+    )  # fmt: skip
+
+
+def free_port() -> int:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port: int = listening.getsockname()[1]
+    return port
+
+
+def test_the_client_starts_once_the_server_listens_and_both_outputs_are_kept(tmp_path: Path) -> None:
+    from roadworthy.adapters.fabric import _Stop, _take
+
+    fake_tool(tmp_path, "ib_write_bw", write_bw(391.5))
+    run = _take(step_of(tmp_path, free_port()), Ways(reach=HERE, limit_s=20), _Stop())
+    (found,) = measured(run)
+    assert found.status == "measured", [output.text for output in run.outputs]
+    assert found.value == pytest.approx(391.5e9 / 8)
+    assert [output.code for output in run.outputs] == [0, 0]
+    assert found.evidence[0].file == "fabric/ib_write_bw.a.mlx5_0.b.mlx5_0.sends.txt"
+
+
+def test_a_server_that_ends_at_once_is_not_waited_for(tmp_path: Path) -> None:
+    from roadworthy.adapters.fabric import _Stop, _take
+
+    tool = tmp_path / "ib_write_bw"
+    tool.write_text("#!/bin/sh\necho 'IB device mlx5_0 not found'\nexit 1\n")
+    tool.chmod(0o755)
+    began = time.monotonic()
+    (found,) = measured(_take(step_of(tmp_path, free_port()), Ways(reach=HERE, limit_s=60), _Stop()))
+    assert (found.status, found.fault) == ("failed", "rdma-device-not-exposed")
+    assert time.monotonic() - began < 30
+
+
+def test_a_program_that_hangs_is_given_up_within_its_limit(tmp_path: Path) -> None:
+    from roadworthy.adapters.fabric import _Stop, _take
+
+    fake_tool(tmp_path, "ib_write_bw", "", pause="time.sleep(300)")
+    (found,) = measured(_take(step_of(tmp_path, free_port()), Ways(reach=HERE, limit_s=2), _Stop()))
+    assert (found.status, found.value) == ("timed out", None)
+    assert processes_of(tmp_path) == []
+
+
+def processes_of(folder: Path) -> list[str]:
+    """Command lines that name ``folder``, of processes that still run."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+            if str(folder) in line and "-m pytest" not in line and "bin/pytest" not in line:
+                found.append(line)
+    return found
+
+
+def gone(folder: Path, *, within_s: float = 15.0) -> list[str]:
+    until = time.monotonic() + within_s
+    while (left := processes_of(folder)) and time.monotonic() < until:
+        time.sleep(0.05)
+    return left
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_whoever_is_stopped_leaves_nothing_running(tmp_path: Path, how: signal.Signals) -> None:
+    """Interrupted, told to end, or killed without a word: the lifeline ends what runs on the hosts."""
+    interpreter = tmp_path / "python3"
+    interpreter.write_text(
+        f"#!{sys.executable}\nimport sys, time, pathlib\n"
+        f"if sys.argv[1] == '-c': sys.exit(0)\n"
+        f"pathlib.Path({str(tmp_path / 'began')!r}).touch()\nprint('@@@ ready 1', flush=True)\ntime.sleep(300)\n"
+    )
+    interpreter.chmod(0o755)
+    arguments = ["--hosts", "a=127.0.0.1,b=127.0.0.1", "--reach", " ".join(HERE), "--python", str(interpreter)]
+    with subprocess.Popen(
+        [sys.executable, "-m", "roadworthy", "check", "--fabric", *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+    ) as process:  # fmt: skip
+        until = time.monotonic() + 60
+        while not (tmp_path / "began").exists():
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        process.send_signal(how)
+        process.communicate(timeout=30)
+    assert process.returncode != 0
+    assert gone(tmp_path) == []
+
+
+def test_a_shell_that_says_nothing_is_a_host_that_could_not_be_asked() -> None:
+    capture = measure(
+        [Host(name="a", address="a"), Host(name="b", address="b")], Choice(),
+        Ways(reach=("false", "{host}"), limit_s=5), lambda _: None,
+    )  # fmt: skip
+    assert [one.unanswered for one in capture.inventories] == ["no answer", "no answer"]
+    found = [one for run in capture.runs for one in measured(run)]
+    assert {one.status for one in found} == {"missing"}
+
+
+def test_the_script_quotes_and_tells_its_code() -> None:
+    script = script_of(("sh", "-c", 'echo "$HOSTILE"; exit 7'), {"HOSTILE": "'; touch pwned; '$(id)"}, limit_s=10)
+    with RemoteProgram(reach("h", HERE), script) as program:
+        assert program.wait(20)
+    assert (program.code, program.text) == (7, "'; touch pwned; '$(id)\n")
+
+
+def test_a_capture_comes_back_as_it_was(tmp_path: Path) -> None:
+    from roadworthy.adapters.fabric import FabricCapture
+    from roadworthy.diagnose.hosts.fabric.values import Inventory, Port
+    from support.fabric import run_of
+
+    run = run_of("ib_write_bw", write_bw(391.5), other="é\n")
+    inventory = Inventory(host="a", ports=(Port(device="mlx5_0", rate_bytes_per_s=5e10, ethernet=True, gid_index=3),))
+    capture = FabricCapture(inventories=(inventory,), runs=(run,))
+    write_fabric(tmp_path, capture)
+    back = read_fabric(tmp_path)
+    assert back.inventories == capture.inventories
+    assert [measured(one) for one in back.runs] == [measured(run)]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"form": 9}', '{"form": 1}', '{"form": 1, "hosts": [], "runs": [{}]}']
+)
+def test_what_is_no_capture_of_a_fabric_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "fabric.json").write_text(text)
+    with pytest.raises(ProbeError, match=r"fabric\.json"):
+        read_fabric(tmp_path)

@@ -1,0 +1,137 @@
+"""`roadworthy check`: options, captures of a fabric judged again, exit codes, the page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roadworthy.adapters.fabric import FabricCapture
+from roadworthy.adapters.fabric_files import write_fabric
+from roadworthy.cli import check
+from roadworthy.core.errors import ProbeError, SpecError
+from roadworthy.diagnose.hosts.fabric.values import Command, End, Inventory, Output, Run, Step
+from support.fabric import write_bw, write_lat
+
+SPEC = """\
+model: {config: tiny}
+cluster: {nodes: 4, gpus_per_node: 1, gpu: H100-80GB, nics: [{count: 1, rate: 400Gb/s}]}
+"""
+
+
+def run(*arguments: str | Path) -> int:
+    code = check.command.main([str(one) for one in arguments], standalone_mode=False)
+    assert isinstance(code, int)
+    return code
+
+
+def told(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    document = json.loads(capsys.readouterr().out)
+    assert isinstance(document, dict)
+    return document
+
+
+def captured(folder: Path, slow: str = "", *, of_gigabits: float = 392.0, broken: str = "") -> Path:
+    """A capture of four hosts with one rail; links of the host ``slow`` get a quarter, those of ``broken`` an error."""
+    runs = []
+    hosts = [f"node-{letter}" for letter in "abcd"]
+    for one in hosts:
+        for two in hosts:
+            if one != two:
+                speed = of_gigabits / 4 if slow in (one, two) else of_gigabits
+                text = "Failed to modify QP 8 to RTR\n" if broken in (one, two) else write_bw(speed)
+                runs.append(taken("ib_write_bw", one, two, text))
+                if one < two:
+                    runs.append(taken("ib_write_lat", one, two, write_lat(2.2)))
+    write_fabric(folder, FabricCapture(inventories=tuple(Inventory(host=host) for host in hosts), runs=tuple(runs)))
+    return folder
+
+
+def taken(program: str, one: str, two: str, text: str) -> Run:
+    name = f"{program}.{one}.{two}"
+    step = Step(
+        name=name, tool="perftest", program=program, kinds=("latency",) if "lat" in program else ("bandwidth",),
+        one=End(host=one, part="mlx5_0"), two=End(host=two, part="mlx5_0"), both_ways="lat" in program,
+        link_bytes_per_s=50e9, first=Command(host=two, argv=()),
+    )  # fmt: skip
+    return Run(step=step, outputs=(Output(file=f"fabric/{name}.sends.txt", text=text),))
+
+
+def test_a_captured_fabric_in_order_is_healthy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--from", captured(tmp_path), "--json") == 0
+    document = told(capsys)
+    assert (document["status"], document["findings"], document["could_not_look"]) == ("healthy", [], {"fabric": []})
+    assert len(document["fabric"]["measurements"]) == 18
+
+
+def test_a_slow_host_is_a_finding_with_the_lines_that_were_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "fabric.html"
+    assert run("--from", captured(tmp_path / "cap", slow="node-c"), "--json", "--html", page) == 1
+    (finding,) = told(capsys)["findings"]
+    assert (finding["code"], finding["subject"]) == ("rdma-link-degraded", "node-c mlx5_0")
+    evidence = finding["evidence"][0]
+    assert "98.00" in evidence["text"]
+    assert (tmp_path / "cap" / evidence["file"]).read_text().splitlines()[evidence["line"] - 1].strip() == evidence[
+        "text"
+    ]
+    assert "rdma-link-degraded: node-c mlx5_0" in page.read_text()
+
+
+def test_the_matrix_marks_slow_pairs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--from", captured(tmp_path, slow="node-c")) == 1
+    out = capsys.readouterr().out
+    assert "  node-a       -    49.0   12.2!    49.0\n" in out
+    assert "us\n" in out
+
+
+def test_the_documents_rate_goes_before_the_captures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All links run alike, at a quarter of what the document says."""
+    spec = tmp_path / "my.yaml"
+    spec.write_text(SPEC)
+    assert run(spec, "--from", captured(tmp_path / "cap", of_gigabits=98.0), "--json") == 1
+    (finding,) = told(capsys)["findings"]
+    assert finding["code"] == "rdma-path-oversubscribed"
+    assert "50 GB/s" in finding["diagnosis"]
+
+
+def test_hosts_that_nobody_reaches_are_critical(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--from", captured(tmp_path, broken="node-b"), "--json") == 1
+    (finding,) = told(capsys)["findings"]
+    assert (finding["code"], finding["severity"]) == ("rdma-peer-unreachable", "critical")
+
+
+def test_a_fabric_that_nobody_could_measure_is_insufficient(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_of = Run(step=taken("ib_write_bw", "a", "b", "").step, trouble="no ib_write_bw on b")
+    write_fabric(tmp_path, FabricCapture(inventories=(Inventory(host="a"), Inventory(host="b")), runs=(run_of,)))
+    assert run("--from", tmp_path, "--json") == 3
+    document = told(capsys)
+    assert document["status"] == "insufficient"
+    assert document["capture_next"]
+    assert document["could_not_look"]["fabric"][0]["why"] == "missing: no ib_write_bw on b"
+
+
+def test_without_fabric_its_options_are_refused() -> None:
+    with pytest.raises(SpecError, match="only with --fabric"):
+        run("--hosts", "a,b")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ((), "no hosts"), (("--hosts", ","), "no hosts"), (("--hosts", "a,a"), "twice"),
+        (("--hosts", "a,b", "--reach", "kubectl exec"), r"no \{host\}"), 
+        (("--hosts", "-oProxyCommand=x,b"), "no host name"),
+    ],
+)  # fmt: skip
+def test_hosts_must_be_named_once_and_reachable(arguments: tuple[str, ...], match: str) -> None:
+    with pytest.raises(SpecError, match=match):
+        run("--fabric", *arguments)
+
+
+def test_a_folder_without_a_fabric_is_an_error_when_one_is_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(ProbeError, match=r"fabric\.json"):
+        run("--fabric", "--from", tmp_path)
