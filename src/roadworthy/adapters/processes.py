@@ -30,7 +30,7 @@ def cores() -> int:
 def spawned_pool(processes: int) -> ProcessPoolExecutor:
     """A pool whose processes end with ours, however it ends."""
     context = get_context("spawn")  # forking a process that may have threads is not safe
-    return ProcessPoolExecutor(max_workers=processes, mp_context=context, initializer=_end_with_parent)
+    return ProcessPoolExecutor(max_workers=processes, mp_context=context, initializer=end_with_parent)
 
 
 def each(function: Callable[[Work], Outcome], pieces: Sequence[Work], *, processes: int) -> Iterator[Outcome]:
@@ -86,7 +86,7 @@ def _proxy_of(shown: dict[Any, Any]) -> MappingProxyType[Any, Any]:
     return MappingProxyType(shown)
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """In the child: Ctrl-C is the parent's to handle, and when it dies, however it dies, so do we (Linux)."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":

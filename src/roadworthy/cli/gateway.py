@@ -16,6 +16,7 @@ from roadworthy.cli.output import STOP_SIGNALS, require_two_ports, say
 if TYPE_CHECKING:
     from roadworthy.cli.gateway_setup import Options
     from roadworthy.gateway.config import GatewayConfig
+    from roadworthy.gateway.documents.process import DocumentsProcess
     from roadworthy.gateway.service import Gateway
     from roadworthy.gateway.stores import Stores
     from roadworthy.gateway.workers.supervisor import Document, Supervisor
@@ -98,6 +99,7 @@ class _Service:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._gateway: Gateway | None = None
         self._supervisor: Supervisor | None = None
+        self._documents: DocumentsProcess | None = None
         self._had_terminal = _terminal()
 
     async def run(self) -> None:
@@ -124,6 +126,8 @@ class _Service:
                 await self._supervisor.stop(self._drain_s)
             if self._gateway is not None:
                 await self._gateway.stop(self._drain_s)
+            if self._documents is not None:
+                await self._documents.stop()
 
     async def _start(self) -> None:
         from roadworthy.gateway.service import Gateway
@@ -142,6 +146,9 @@ class _Service:
         else:
             self._supervisor = self._new_supervisor()
             await self._supervisor.start()
+        running = self._gateway or self._supervisor
+        assert running is not None
+        self._documents = await start_documents(self._config, running.data_url)
 
     def _new_supervisor(self) -> Supervisor:
         from roadworthy.gateway.workers.supervisor import Supervisor
@@ -239,6 +246,19 @@ def _write_ready(
             tenants=tuple(ReadyTenant(id=tenant.id, key=tenant.key or "") for tenant in tenants),
         ),
     )
+
+
+async def start_documents(config: GatewayConfig, data_url: str) -> DocumentsProcess | None:
+    """The process that serves documents, where the document asks for one. Raises ProbeError."""
+    if config.documents.home is None:
+        return None
+    from roadworthy.cli.output import require_extra
+    from roadworthy.gateway.documents.process import DocumentsProcess
+
+    require_extra("longdoc", "numpy", "pypdfium2", "docx", "openpyxl", "pptx")
+    process = DocumentsProcess(config.documents, data_url, say=say)
+    await process.start()
+    return process
 
 
 def warn_not_enforced(config: GatewayConfig) -> None:

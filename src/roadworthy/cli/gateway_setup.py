@@ -16,7 +16,7 @@ from roadworthy.gateway.config import GatewayConfig
 from roadworthy.gateway.workers.share import divided
 
 if TYPE_CHECKING:
-    from roadworthy.spec.gateway_values import TlsSpec
+    from roadworthy.spec.gateway_values import DocumentsSpec, TlsSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +48,7 @@ class Options:
             admin_host=self.admin_host,
             access_log=self.access_log or _beside(folder, config.access_log),
             tls=_tls_beside(folder, config.tls),
+            documents=documents_beside(folder, config.documents),
             state_url=state_url_beside(folder, config.state_url),
             shared_url=state_url_beside(folder, config.shared_url),
         )
@@ -93,3 +94,9 @@ def _tls_beside(folder: Path, tls: TlsSpec) -> TlsSpec:
     return replace(
         tls, cert=_beside(folder, tls.cert), key=_beside(folder, tls.key), client_ca=_beside(folder, tls.client_ca)
     )
+
+
+def documents_beside(folder: Path, documents: DocumentsSpec) -> DocumentsSpec:
+    """``documents`` with a relative ``home`` taken from ``folder``, the document's."""
+    home = documents.home
+    return documents if home is None else replace(documents, home=str((folder / Path(home).expanduser()).absolute()))

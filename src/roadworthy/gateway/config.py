@@ -12,7 +12,7 @@ from roadworthy.route.breaker import BreakerPolicy
 from roadworthy.route.govern.prefill import backlog_s_of
 from roadworthy.route.govern.settings import GovernSettings
 from roadworthy.route.settings import RoutingSettings
-from roadworthy.spec.gateway_values import TlsSpec
+from roadworthy.spec.gateway_values import DocumentsSpec, TlsSpec
 from roadworthy.spec.governance_values import GovernanceSpec
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class GatewayConfig:
         tls: of the data port.
         access_log: path of the access log, ``-`` for stdout, None for none.
         otlp_endpoint: where spans go, None for nowhere.
+        documents: what tenants may store and ask about; off without its ``home``.
         remote_media: let engines fetch media by URL.
         governance: billing, the ledger, what happens when a store is lost.
         govern: queue, reserve, rules.
@@ -68,6 +69,7 @@ class GatewayConfig:
     routing: RoutingSettings = field(default_factory=RoutingSettings)
     session_header: str = "x-session-id"
     tls: TlsSpec = field(default_factory=TlsSpec)
+    documents: DocumentsSpec = field(default_factory=DocumentsSpec)
     access_log: str | None = None
     otlp_endpoint: str | None = None
     remote_media: bool = False
@@ -95,6 +97,11 @@ class GatewayConfig:
         if (self.tls.cert is None) != (self.tls.key is None) or (self.tls.client_ca and not self.tls.cert):
             raise SpecError(
                 "gateway.tls: cert and key are needed together", hint="give both, and client_ca only beside them"
+            )
+        if self.documents.home and self.tls.cert and not self.documents.gateway_url:
+            raise SpecError(
+                "gateway.documents.gateway_url: none, and the data port speaks TLS",
+                hint="name the https URL that the certificate is for: questions to documents go through it",
             )
 
     @classmethod
@@ -130,6 +137,7 @@ class GatewayConfig:
             routing=RoutingSettings.of(spec),
             session_header=spec.routing.session_header,
             tls=spec.tls,
+            documents=spec.documents,
             access_log=spec.access_log,
             otlp_endpoint=spec.otlp_endpoint,
             remote_media=spec.remote_media == "allow",

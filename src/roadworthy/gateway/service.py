@@ -13,6 +13,7 @@ from roadworthy.gateway.access_log import AccessLog, profile, time_text
 from roadworthy.gateway.admin.app import admin_app
 from roadworthy.gateway.admin.server import AdminServer
 from roadworthy.gateway.data.plane import DataPlane
+from roadworthy.gateway.documents.passage import documents_port
 from roadworthy.gateway.endpoints import Endpoint
 from roadworthy.gateway.governed_metrics import governed
 from roadworthy.gateway.kv_events import KvEvents
@@ -47,6 +48,7 @@ START_ANEW = "put it back, or start the gateway anew; an upgrade (SIGUSR2) does 
 
 FIXED = (
     "host", "port", "admin_port", "workers", "otlp_endpoint", "access_log", "session_header", "state_url", "shared_url",
+    "documents",
 )  # fmt: skip
 FIXED_GOVERNANCE = {"ledger": "ledger", "lease_ttl_s": "lease_ttl", "on_state_loss": "on_state_loss"}
 """What a reload cannot change, the second by the document's words."""
@@ -120,6 +122,7 @@ class Gateway:
             engine_priority=config.engine_priority,
             counts=self._tenancy.counts,
             billing=billing,
+            documents=documents_port(config.documents),
         )
         self._poller = Poller(endpoints, policy=config.poll, now_s=time.monotonic, observer=self._plane.routing)
         self._kv_events = self._publishing(config)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
-from roadworthy.spec.gateway_values import TlsSpec
+from roadworthy.spec.gateway_values import DocumentsSpec, TlsSpec
 from roadworthy.spec.governance_values import GovernanceSpec
 from roadworthy.spec.kubernetes import KubernetesSpec
 from roadworthy.spec.routing_values import Lanes, RoutingSpec
@@ -171,6 +171,7 @@ class GatewaySpec:
     state_url: str | None = None
     shared_url: str | None = None
     tls: TlsSpec = field(default_factory=TlsSpec)
+    documents: DocumentsSpec = field(default_factory=DocumentsSpec)
     access_log: str | None = None
     otlp_endpoint: str | None = None
     first_byte_timeout_s: float = 600.0

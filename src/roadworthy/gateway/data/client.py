@@ -7,6 +7,7 @@ What a pipelining client sends meanwhile is kept, and read when its turn comes.
 
     idle -> head --> body --> (queued or in progress) --> idle ...
       \\______\\_______\\__--> linger: answered with an error, read and thrown away until the client closes
+       \\___ passed: for the documents' process, which gets the body as it comes, and ends the connection
 
 A request whose head is the same bytes as the one before on its connection skips the parser (``counted``: the rest of
 its body is counted, not parsed); so do nearly all requests of a client's library.
@@ -21,18 +22,20 @@ from typing import TYPE_CHECKING, Literal, cast
 
 import httptools
 
+from roadworthy.core.errors import Refused
 from roadworthy.gateway.data.answers import CONTINUE, JSON, refusal_headers, response_head
 from roadworthy.gateway.data.errors import BadRequest, error_body
 from roadworthy.gateway.data.request import Head, Request, body_too_large, head_too_large
+from roadworthy.gateway.data.routes import DOCUMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from roadworthy.core.errors import Refused
     from roadworthy.gateway.data.exchange import Exchange
     from roadworthy.gateway.data.plane import DataPlane
+    from roadworthy.gateway.documents.passage import Passage
 
-State = Literal["idle", "head", "body", "counted", "linger"]
+State = Literal["idle", "head", "body", "counted", "passed", "linger"]
 
 _NO_TRANSPORT = asyncio.Transport()
 """Stands where no connection has been made yet."""
@@ -48,8 +51,9 @@ class ClientConnection(asyncio.Protocol):
     """One connection of the data port."""
 
     __slots__ = (
-        "_chunked", "_close_after", "_exchange", "_known", "_known_bytes", "_out", "_parse_error", "_parser", "_paused",
-        "_plane", "_pumping", "_queue", "_raw_head", "_raw_head_bytes", "_request", "_since_s", "_state", "_tail",
+        "_chunked", "_close_after", "_exchange", "_known", "_known_bytes", "_out", "_parse_error", "_parser",
+        "_passage", "_paused", "_plane", "_pumping", "_queue", "_raw_head", "_raw_head_bytes", "_request", "_since_s",
+        "_state", "_tail",
     )  # fmt: skip
 
     def __init__(self, plane: DataPlane) -> None:
@@ -66,7 +70,8 @@ class ClientConnection(asyncio.Protocol):
         self._raw_head_bytes = 0
         self._known: Head | None = None  # the last head that may come again, and its bytes
         self._known_bytes = b""
-        self._exchange: Exchange | None = None
+        self._exchange: Exchange | Passage | None = None
+        self._passage: Passage | None = None  # the same, in state ``passed``
         self._pumping = False
         self._paused = False
         self._chunked = True
@@ -86,6 +91,10 @@ class ClientConnection(asyncio.Protocol):
             self._count(data)
             return
         if state == "linger":
+            return
+        if state == "passed":
+            if self._passage is not None and not self._passage.complete:
+                self._feed(data)
             return
         if self._exchange is not None or self._queue:
             self._tail += data
@@ -126,6 +135,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _gone(self) -> None:
         exchange, self._exchange = self._exchange, None
+        self._passage = None
         self._queue.clear()
         self._tail = b""
         self._known = None
@@ -156,6 +166,8 @@ class ClientConnection(asyncio.Protocol):
     # what the parser calls
 
     def on_message_begin(self) -> None:
+        if self._state == "passed":
+            raise _StopReading  # the connection ends with the request before
         self._request = Request(Head(self._plane.session_header))
         self._state = "head"
         self._since_s = self._plane.now_s()
@@ -181,6 +193,9 @@ class ClientConnection(asyncio.Protocol):
             self._stop_reading(problem)
             return
         self._plane.screen(head)
+        if head.route is DOCUMENTS:
+            self._pass_on(request)
+            return
         if head.refused is None and head.content_length > head.most_bytes:
             self._stop_reading(body_too_large(head.most_bytes))
             return
@@ -193,6 +208,9 @@ class ClientConnection(asyncio.Protocol):
             self._known, self._known_bytes = head, self._raw_head
 
     def on_body(self, part: bytes) -> None:
+        if self._passage is not None:
+            self._passage.body(part)
+            return
         request = self._request
         request.body_bytes += len(part)
         self._since_s = self._plane.now_s()
@@ -203,7 +221,10 @@ class ClientConnection(asyncio.Protocol):
             request.body.append(part)
 
     def on_message_complete(self) -> None:
-        if self._parse_error is not None:
+        if self._passage is not None:
+            self._passage.body_ended()
+            return
+        if self._parse_error is not None or self._state == "linger":
             return
         self._state = "idle"
         self._since_s = self._plane.now_s()
@@ -223,11 +244,49 @@ class ClientConnection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            if self._parse_error is None and not self._queue_closes():
+            if self._passage is not None:
+                self._passage.spoiled(_malformed(error))
+            elif self._parse_error is None and not self._queue_closes():
                 self._parse_error = _malformed(error)
         else:
             if self._state == "head" and self._raw_head_bytes > self._plane.limits.head_bytes:
                 self._parse_error = head_too_large(self._plane.limits)
+
+    def _pass_on(self, request: Request) -> None:
+        """A request for documents: its body goes on as it comes, and its answer comes back as it is."""
+        head = request.head
+        try:
+            if head.refused is not None:
+                raise head.refused
+            if self._queue:
+                raise BadRequest("documents are not asked for behind another request", code="malformed_request")
+            passage = self._plane.pass_on(self, request)
+        except Refused as refused:
+            self._stop_reading(refused)
+            return
+        if head.expects_continue:
+            self._write(CONTINUE)
+        self._state = "passed"
+        self._exchange = self._passage = passage
+        passage.start()
+
+    def hold(self) -> None:
+        """Read nothing for the moment."""
+        self._out.pause_reading()
+
+    def go_on(self) -> None:
+        if not self._out.is_closing():
+            self._out.resume_reading()
+
+    def pass_back(self, data: bytes) -> None:
+        """Of the answer to a request that was passed on."""
+        self._write(data)
+
+    def passage_over(self) -> None:
+        """The request that was passed on is over, and so is the connection."""
+        self._exchange = self._passage = None
+        if self._state != "linger":
+            self._linger()
 
     def _queue_closes(self) -> bool:
         """Whether the last whole request asked to close: what follows it is nobody's."""

@@ -19,7 +19,7 @@ from roadworthy.gateway.data.exchange import Exchange
 from roadworthy.gateway.data.record import RequestRecord
 from roadworthy.gateway.data.request import RequestIds
 from roadworthy.gateway.data.response_ids import ResponseIds
-from roadworthy.gateway.data.routes import ROUTES, STORED, STORED_ROUTES
+from roadworthy.gateway.data.routes import DOCUMENTS, ROUTES, STORED, STORED_ROUTES
 from roadworthy.gateway.data.work import Work
 from roadworthy.gateway.principal import Principal
 from roadworthy.route.govern.seats import may_use
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from roadworthy.gateway.data.limits import Limits
     from roadworthy.gateway.data.request import Head, Request
     from roadworthy.gateway.data.routes import Route
+    from roadworthy.gateway.documents.passage import DocumentsPort, Passage
     from roadworthy.gateway.endpoints import Endpoint
     from roadworthy.gateway.governance import Governance, Ticket
     from roadworthy.gateway.trace import Tracer
@@ -66,6 +67,7 @@ class DataPlane:
         engine_priority: tell engines each request's priority.
         counts: how the tokens of streams are counted; None for as the engine tells of itself.
         billing: what is billed; None for nothing.
+        documents: the way to the process that serves documents; None where nobody does.
     """
 
     def __init__(
@@ -87,11 +89,13 @@ class DataPlane:
         engine_priority: bool = False,
         counts: Literal["exact", "final"] | None = None,
         billing: Billing | None = None,
+        documents: DocumentsPort | None = None,
     ) -> None:
         self.governance = governance
         self.engine_priority = engine_priority
         self.counts = counts
         self.billing = billing
+        self.documents = documents
         self.limits = limits
         self.retried = retried
         self.now_s = now_s
@@ -100,7 +104,7 @@ class DataPlane:
         self.epoch = 0  # rises whenever a head that was screened before has to be screened again
         self.stream_events = 0  # relayed since the start: the live measure of tokens a second
         self.clients: set[ClientConnection] = set()
-        self.exchanges: set[Exchange] = set()
+        self.exchanges: set[Exchange | Passage] = set()
         self._finished = finished
         self._tracer = tracer
         self._pepper = pepper
@@ -163,6 +167,8 @@ class DataPlane:
             raise errors.shutting_down()
         route = ROUTES.get(head.path)
         if route is None:
+            if self.documents is not None and f"{head.path}/".startswith(f"{DOCUMENTS.path}/"):
+                return DOCUMENTS
             if head.path.startswith(STORED) and len(head.path) > len(STORED):
                 cancel = head.path.endswith("/cancel")
                 allowed = ("POST",) if cancel else ("GET", "DELETE")
@@ -216,6 +222,15 @@ class DataPlane:
         exchange = Exchange(self, client, request, work, ticket, started_s)
         self.exchanges.add(exchange)
         return exchange
+
+    def pass_on(self, client: ClientConnection, request: Request) -> Passage:
+        """Hand a request for documents on, its body as it comes. Raises Refused."""
+        assert self.documents is not None
+        started_s = self.now_s()
+        request.id = self._ids.next(started_s)
+        passage = self.documents.passage(self, client, request, started_s)
+        self.exchanges.add(passage)
+        return passage
 
     def _ticket(self, head: Head, principal: Principal, work: Work, now_s: float) -> Ticket | Unlimited:
         """Let the request in, as far as can be told at once. Raises Refused."""
@@ -338,7 +353,7 @@ class DataPlane:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def finished(self, exchange: Exchange, record: RequestRecord) -> None:
+    def finished(self, exchange: Exchange | Passage, record: RequestRecord) -> None:
         """An exchange is over and settled."""
         self.exchanges.discard(exchange)
         self._finished(record)

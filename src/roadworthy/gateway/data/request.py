@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from roadworthy.gateway.data.errors import BadRequest
+from roadworthy.gateway.data.routes import DOCUMENTS
 
 if TYPE_CHECKING:
     from roadworthy.core.errors import Refused
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 _READ = frozenset(
     {
         b"host", b"authorization", b"x-api-key", b"content-length", b"transfer-encoding", b"content-encoding",
-        b"expect", b"traceparent", b"x-roadworthy-io-wait-ms",
+        b"content-type", b"expect", b"traceparent", b"x-roadworthy-io-wait-ms",
     }
 )  # fmt: skip
 _TRACEPARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
@@ -101,6 +102,15 @@ class Head:
         return self._headers.get(b"x-roadworthy-io-wait-ms")
 
     @property
+    def content_type(self) -> bytes:
+        return self._headers.get(b"content-type", b"")
+
+    @property
+    def chunked(self) -> bool:
+        """Whether the body comes in chunks; without a length too, there is none."""
+        return b"transfer-encoding" in self._headers
+
+    @property
     def expects_continue(self) -> bool:
         return self.version == "1.1" and self._headers.get(b"expect", b"").lower() == b"100-continue"
 
@@ -145,7 +155,7 @@ class Head:
             return BadRequest("compressed bodies are not taken", code="content_encoding", status=415)
         if self._headers.get(b"expect", b"100-continue").lower() != b"100-continue":
             return BadRequest("the only expectation met is 100-continue", code="expectation", status=417)
-        if self.content_length > limits.body_bytes:
+        if self.content_length > limits.body_bytes and not self.path.startswith(DOCUMENTS.path):
             return body_too_large(limits.body_bytes)
         return None
 

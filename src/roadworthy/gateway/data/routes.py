@@ -18,7 +18,7 @@ from roadworthy.core.units import MIB
 Dialect = Literal["openai", "anthropic"]
 Operation = Literal[
     "chat", "text_completion", "embeddings", "responses", "rerank", "score", "tokenize", "messages", "count_tokens",
-    "models", "response_by_id",
+    "models", "response_by_id", "documents",
 ]  # fmt: skip
 """What a request does; low-cardinality, so a metric label and a span's operation name."""
 
@@ -210,3 +210,7 @@ STORED_ROUTES = {
     method: Route(path=STORED, method=method, operation="response_by_id", body_bytes=0)
     for method in ("GET", "DELETE", "POST")
 }
+
+DOCUMENTS = Route(path="/v1/documents", method="", operation="documents", body_bytes=0)
+"""It and all paths below it, with whatever method: passed on to the process that serves documents, where there is one.
+"""

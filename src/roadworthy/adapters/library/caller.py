@@ -1,0 +1,100 @@
+"""The model as one tenant may use it: through the gateway, with the caller's own key, and only while somebody waits."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from roadworthy.adapters.longdoc_model import ModelClient
+from roadworthy.core.errors import ProbeError, Refused, RoadworthyError, Temporary
+from roadworthy.longdoc.converse import Message, Spoken, TooLong
+
+
+class Stopped(Temporary):
+    """Nobody wants the answer any more."""
+
+
+class CallersModel(ModelClient):
+    """What the gateway refuses comes back as it said it: status, code, and when to try again.
+
+    Args:
+        stop: set when the answer is no longer wanted; the request to the engine is then given up.
+        patient: wait where the gateway says when to try again, instead of saying so to the caller.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str | None,
+        model: str | None,
+        session: str,
+        stop: threading.Event,
+        patient: bool = False,
+    ) -> None:
+        super().__init__(url, key=key, model=model, session=session, sleep=self._waited)
+        self._stop, self._patient = stop, patient
+        self._last: Refused | None = None
+
+    def chat(
+        self,
+        messages: Sequence[Message],
+        *,
+        max_tokens: int,
+        io_wait_s: float = 0.0,
+        heard: Callable[[str], None] = lambda _: None,
+    ) -> Spoken:
+        def hear(piece: str) -> None:
+            self._check()
+            heard(piece)
+
+        self._check()
+        try:
+            return super().chat(messages, max_tokens=max_tokens, io_wait_s=io_wait_s, heard=hear)
+        except (ProbeError, Temporary) as error:
+            raise self._without_address(error) from None
+
+    def _opened(self, path: str, body: Mapping[str, Any] | None, headers: Mapping[str, str]) -> Any:
+        try:
+            return super()._opened(path, body, headers)
+        except (ProbeError, Temporary) as error:
+            raise self._without_address(error) from None
+
+    def _without_address(self, error: ProbeError | Temporary) -> ProbeError | Temporary:
+        """A tenant is not told where the gateway's own processes meet."""
+        return type(error)(str(error).replace(self.url, "the gateway"), hint=error.hint)
+
+    def _check(self) -> None:
+        if self._stop.is_set():
+            raise Stopped("given up")
+
+    def _waited(self, wait_s: float) -> None:
+        if not self._patient and self._last is not None:
+            self._last.retry_after_s = wait_s
+            raise self._last
+        if self._stop.wait(wait_s):
+            self._check()
+
+    def _refused(self, path: str, status: int, body: bytes) -> RoadworthyError:
+        error = super()._refused(path, status, body)
+        if isinstance(error, TooLong):
+            return error
+        self._last = Refused(_text(body, "message") or str(error), code=_code(body), status=status, hint=error.hint)
+        return error if isinstance(error, Temporary) else self._last
+
+
+def _code(body: bytes) -> str:
+    code = _text(body, "code")
+    return code if code and code.replace("_", "").isalnum() and code.isascii() else "engine_error"
+
+
+def _text(body: bytes, name: str) -> str:
+    try:
+        data: Any = json.loads(body)
+    except ValueError:
+        return ""
+    error = data.get("error") if isinstance(data, dict) else None
+    value = error.get(name) if isinstance(error, dict) else None
+    return value[:500] if isinstance(value, str) else ""
