@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
-from roadworthy.diagnose.joins import engine, memory, network
+from roadworthy.diagnose.joins import caches, engine, machines, memory, network, ranks, routing, scrapes, versions
 
-JOINS = (*network.JOINS, *memory.JOINS, *engine.JOINS)
+JOINS = (
+    *network.JOINS, *memory.JOINS, *scrapes.JOINS, *caches.JOINS, *engine.JOINS, *machines.JOINS, *versions.JOINS,
+    *routing.JOINS, *ranks.JOINS,
+)  # fmt: skip

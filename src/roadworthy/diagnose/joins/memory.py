@@ -91,8 +91,19 @@ def shared_memory(book: ClueBook) -> Iterator[Clue]:
         return
 
 
+OTHERS_SHARE = 0.1
+"""Of a device's memory: what another process holds beyond this is why the rest does not fit."""
+
+
 def occupied(book: ClueBook) -> Iterator[Clue]:
-    """``gpu.held-by-orphan``: the process that holds device memory has lost its parent."""
+    """``gpu.held-by-orphan``: the process that holds device memory has lost its parent; ``gpu.other-process-named``:
+    the out-of-memory message itself names another process."""
+    for clue in book.all("memory.other-process"):
+        total = next(
+            (one.value("total") for one in book.all("memory.oom-numbers") if one.lines[0] == clue.lines[0]), ""
+        )
+        if (_gibi(clue.value("amount")) or 0.0) > OTHERS_SHARE * (_gibi(total) or float("inf")):
+            yield derived(clue, "gpu.other-process-named")
     orphans = {clue.value("pid"): clue for clue in book.all("process.orphan")}
     for clue in book.all("gpu.process"):
         if clue.value("pid") in orphans:
@@ -119,6 +130,10 @@ def disk(book: ClueBook) -> Iterator[Clue]:
             return
     if book.has("ray.disk-full"):
         yield derived(book.all("ray.disk-full")[0], "ray.disk-share-only")
+
+
+def _gibi(text: str) -> float | None:
+    return size_bytes(text.replace("iB", "").replace(" ", "")) if text else None
 
 
 def _bytes(text: str) -> float | None:

@@ -23,6 +23,10 @@ ONE_READING_LEAST = 3
 LOCAL_INTERFACES = re.compile(r"^(?:lo|docker|br-|virbr|veth|cni|flannel|cali|tunl|lxc|lxd|podman|usb|vmnet|kube-)")
 
 
+BRIDGE_DEFAULTS = ("172.17.", "192.168.122.", "10.88.0.")
+"""Networks that docker, libvirt and podman give to a bridge of their own on every host: no peer is reached by them."""
+
+
 def derived(clue: Clue, name: str, /, *others: Clue, **values: object) -> Clue:
     """A clue that rests on ``clue`` and ``others``, with more values."""
     lines = clue.lines + tuple(line for other in others for line in other.lines)
@@ -48,9 +52,16 @@ def bootstrap(book: ClueBook) -> Iterator[Clue]:
         if odd and times >= 1:
             one, other = seen[odd[0]], next(clue for host, clue in seen.items() if host != odd[0])
             yield derived(one, "bootstrap.networks-differ", other, odd=odd[0])
-    for clue in book.all("gloo.connect-failed", "socket.refused", "socket.no-route", "socket.timed-out"):
-        if _unreachable(clue.value("address")):
-            yield derived(clue, "connect.to-unreachable-address")
+    bridges = {
+        clue.value("address") for clue in book.all("net.interface") if LOCAL_INTERFACES.match(clue.value("interface"))
+    }
+    for clue in book.all(
+        "gloo.connect-failed", "socket.refused", "socket.no-route", "socket.timed-out", "store.timeout",
+        "collective.peer-closed",
+    ):  # fmt: skip
+        address = clue.value("address") or clue.value("address2")
+        if _unreachable(address) or address in bridges:
+            yield derived(clue, "connect.to-unreachable-address", address=address)
     known = {(clue.host, clue.value("interface")) for clue in book.all("net.interface")}
     for clue in book.all("env.NCCL_SOCKET_IFNAME", "env.GLOO_SOCKET_IFNAME"):
         names = [name.lstrip("=^") for name in clue.value("value").split(",")]
@@ -70,7 +81,7 @@ def _unreachable(address: str) -> bool:
         parsed = ipaddress.ip_address(address)
     except ValueError:
         return False
-    return parsed.is_loopback or parsed.is_link_local or address.startswith("172.17.")
+    return parsed.is_loopback or parsed.is_link_local or address.startswith(BRIDGE_DEFAULTS)
 
 
 def firewall(book: ClueBook) -> Iterator[Clue]:
@@ -80,9 +91,11 @@ def firewall(book: ClueBook) -> Iterator[Clue]:
         for clue in book.all(
             "socket.no-route", "socket.timed-out", "store.timeout", "socket.reset", "socket.no-route-bare"
         )
-        if not _unreachable(clue.value("address"))
+        if not _unreachable(clue.value("address") or clue.value("address2"))
     ]  # fmt: skip
-    rules = book.all("firewall.reject", "firewall.zone", "firewall.blocked-log", "firewall.conntrack")
+    rules = book.all(
+        "firewall.reject", "firewall.zone", "firewall.blocked-log", "firewall.conntrack", "firewall.network-policy"
+    )
     yield from _selective(book)
     if failed and rules:
         yield derived(failed[0], "connect.blocked", rules[0])
@@ -123,10 +136,14 @@ def gids(book: ClueBook) -> Iterator[Clue]:
             elif named.value("kind") != "routable":
                 yield _not_routable(setting, named, table, index=index, node=host or "")
     for chosen in book.all("rdma.gid-selected"):
-        named = rows.get((chosen.host, chosen.value("device")), {}).get(chosen.value("index"))
-        named = named or rows.get((None, chosen.value("device")), {}).get(chosen.value("index"))
+        device, index = (chosen.value(key) or chosen.value(f"{key}2") for key in ("device", "index"))
+        named = rows.get((chosen.host, device), {}).get(index) or rows.get((None, device), {}).get(index)
         if named is not None and named.value("kind") != "routable":
-            yield _not_routable(chosen, named, rows[named.host, named.value("device")])
+            yield _not_routable(chosen, named, rows[named.host, named.value("device")], index=index)
+    for context in book.all("rdma.context-gid"):
+        gid = context.value("gid").lower()
+        if context.value("lid") == "0" and gid.startswith(("fe80", "fe:80")):  # no LID: Ethernet, not InfiniBand
+            yield derived(context, "gid.link-local-in-use", local_gid=gid)
     yield from _differing_indices(book, rows)
     for clue in book.all("rdma.modify-qp-failed"):
         if clue.value("local_gid").startswith("fe80") or clue.value("remote_gid").startswith("fe80"):
@@ -339,6 +356,10 @@ def links(book: ClueBook) -> Iterator[Clue]:
             yield derived(clue, "link.lost")
 
 
+UNCLASSED_PAUSES = 100_000
+"""Global pause frames (802.3x) between two readings that hold a port: they stop every class, RoCE's among them."""
+
+
 def congestion(book: ClueBook) -> Iterator[Clue]:
     """Drops without pause (a lossy class), pause storms, losses on the wire, by the counters that grew."""
     grown = {name[5:]: book.all(name)[0] for name in book.names() if name.startswith("grew.")}
@@ -355,6 +376,7 @@ def congestion(book: ClueBook) -> Iterator[Clue]:
     )
     storm = pick(r"pause_storm")
     paused = pick(r"[rt]x_prio\d_pause(?:_duration)?$|[rt]x_pause_ctrl_phy|[rt]x_global_pause", 1000)
+    unclassed = pick(r"[rt]x_global_pause(?:_transition)?$", UNCLASSED_PAUSES)
     marked = pick(r"np_cnp_sent|rp_cnp_handled|np_ecn_marked", 1000)
     if drops is not None:
         yield derived(drops, "roce.drops")
@@ -364,6 +386,8 @@ def congestion(book: ClueBook) -> Iterator[Clue]:
         yield derived(storm, "roce.pause-storm")
     if paused is not None:
         yield derived(paused, "roce.paused")
+    if unclassed is not None:
+        yield derived(unclassed, "roce.global-pause")
     if marked is not None:
         yield derived(marked, "roce.marked")
     if (drops is not None or losses is not None) and paused is None:

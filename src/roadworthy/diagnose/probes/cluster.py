@@ -69,6 +69,8 @@ def nodes(document: Document) -> Iterator[Clue]:
             section = found.group(1)
         elif section and (found := re.search(r"nvidia\.com/gpu:?\s+(?P<count>\d+)", line.text)):
             yield document.clue(f"k8s.gpus-{section.split()[0].lower()}", line, count=found["count"])
+        if found := re.search(r"(?P<resource>rdma/[\w-]+):?\s+0\s*$", line.text):
+            yield document.clue("k8s.rdma-zero", line, resource=found["resource"])
         if found := re.search(r"Taints:\s+(?P<taint>\S+:No\w+)", line.text):
             yield document.clue("k8s.taint", line, taint=found["taint"])
 

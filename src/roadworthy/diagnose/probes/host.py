@@ -114,10 +114,16 @@ def shared_memory_files(document: Document) -> Iterator[Clue]:
             r"(?:no (?:process|owner)|not (?:open|in use|held|mapped)|0 processes|no live|orphan|fuser.*: *$)",
             line.text,
             re.IGNORECASE,
-        ):
+        ) or (re.match(r"^[$#] ?(?:sudo )?(?:lsof|fuser)\b.*shm", line.text) and _said_nothing(document, line)):
             yield document.clue("shm.no-owner", line)
         elif re.match(r"^#? ?\d+ files? .*(?:sgl_shm|nccl|psm|offload|shm)", line.text):
             yield document.clue("shm.files", line, count=re.findall(r"\d+", line.text)[0], name="")
+
+
+def _said_nothing(document: Document, line: Line) -> bool:
+    """Whether the command of ``line`` printed nothing before the next prompt or the end."""
+    rest = document.numbered()[line.number :]
+    return not rest or re.match(r"^\s*(?:[$#]|\(no output\)|\(nothing\)|$)", rest[0].text) is not None
 
 
 def _listed(text: str) -> str | None:
@@ -164,7 +170,9 @@ def processors(document: Document) -> Iterator[Clue]:
             yield document.clue("cpu.quota", line, cores=f"{cores:g}")
         elif found := re.search(r"load average: (?P<one>[\d.]+)", line.text):
             yield document.clue("cpu.load", line, load=found["one"])
-        elif found := re.search(r"(?:^CPU\(s\):|logical CPUs:|nproc[:=]?|cores?:)\s*(?P<cores>\d+)", line.text):
+        elif (found := re.search(r"(?:^CPU\(s\):|logical CPUs:|nproc[:=]?|cores?:)\s*(?P<cores>\d+)", line.text)) or (
+            "nproc" in document.file and (found := re.match(r"^\s*(?P<cores>\d{1,4})\s*$", line.text))
+        ):
             yield document.clue("cpu.cores", line, cores=found["cores"])
         elif found := re.search(r"threads (?:in|of) [^:]+: (?P<threads>\d+)", line.text):
             yield document.clue("cpu.threads", line, threads=found["threads"])
@@ -212,6 +220,8 @@ def _vmstat(document: Document, lines: list[Line]) -> Iterator[Clue]:
             at = header.index("wa")
             if len(values) > at and values[at].isdigit() and int(values[at]) >= 30:
                 yield document.clue("io.wait-high", lines[number + 1], percent=values[at])
+            if "id" in header and len(values) > at and values[header.index("id")] in ("0", "1", "2"):
+                yield document.clue("cpu.saturated", lines[number + 1], runnable=values[0])
         elif "%iowait" in header:
             values = lines[number + 1].text.split()
             at = header.index("%iowait") - (1 if header[0] == "avg-cpu:" else 0)
@@ -243,8 +253,12 @@ def boot(document: Document) -> Iterator[Clue]:
             text,
         ):
             if "downgraded" in (found["speed_note"] or "", found["width_note"] or ""):
+                able = document.numbered()[max(0, line.number - 4) : line.number - 1]
                 yield document.clue(
-                    "pcie.downgraded", line, **{key: value or "" for key, value in found.groupdict().items()}
+                    "pcie.downgraded",
+                    line,
+                    *(one for one in able if "LnkCap:" in one.text),
+                    **{key: value or "" for key, value in found.groupdict().items()},
                 )
         elif re.search(r"NCCL_P2P_DISABLE=1.*(?:ok|works|pass|busbw|success)", text):
             yield document.clue("p2p.cured-by-disabling", line)

@@ -15,6 +15,7 @@ GID_ROW = re.compile(
     r"^\s*(?P<device>[a-zA-Z][\w]*)\s+(?P<port>\d+)\s+(?P<index>\d+)\s+(?P<gid>(?:[0-9a-fA-F]{4}:){7}[0-9a-fA-F]{4})"
     r"\s+(?:(?P<ipv4>\d+\.\d+\.\d+\.\d+)\s+)?(?P<version>v[12])(?:\s+(?P<netdev>\S+))?"
 )
+GID_TYPED = re.compile(r"^(?P<gid>[0-9a-fA-F:]+)\s+(?:type:?\s*)?(?P<type>.*\bv[12]\b.*)$")
 GID_SYSFS = re.compile(
     r"infiniband/(?P<device>\w+)/ports/(?P<port>\d+)/(?P<what>gids|gid_attrs/types|gid_attrs/ndevs)/(?P<index>\d+)[: \t=]+(?P<value>.+)$"
 )
@@ -43,6 +44,10 @@ def gid_tables(document: Document) -> Iterator[Clue]:
             )  # fmt: skip
         elif found := GID_SYSFS.search(line.text):
             key = (found["device"], found["index"])
+            if typed := GID_TYPED.match(found["value"].strip()):
+                gids[key] = (typed["gid"], line)
+                types[key] = (typed["type"], line)
+                continue
             (gids if found["what"] == "gids" else types)[key] = (found["value"].strip(), line)
         elif lists and (found := GID_LIST.match(line.text)):
             clue = document.clue("gid.host-index", line, index=found["index"], node=found["host"])
@@ -174,12 +179,14 @@ COUNTER_ALIASES = {
 def quality_of_service(document: Document) -> Iterator[Clue]:
     """``qos.trust`` and ``qos.pfc-off`` from `mlnx_qos`."""
     for line in document.numbered():
-        if found := re.search(r"[Pp]riority trust(?: state)?:?\s*(?P<state>\w+)", line.text):
+        if (found := re.search(r"[Pp]riority trust(?: state)?:?\s*(?P<state>\w+)", line.text)) or (
+            found := re.search(r"\btrust[ =:]+(?P<state>pcp|dscp)\b", line.text)
+        ):
             yield document.clue(f"qos.trust-{found['state'].lower()}", line, state=found["state"])
         elif found := re.match(r"\s*enabled\s+(?P<bits>[01](?:\s+[01]){7})", line.text):
             name = "qos.pfc-on" if "1" in found["bits"] else "qos.pfc-off"
             yield document.clue(name, line, bits=found["bits"])
-        elif re.search(r"(?:PFC|pfc)\s*(?:is|:|=)?\s*(?:disabled|off|not configured)", line.text):
+        elif re.search(r"(?:PFC|pfc)\s*(?:is|:|=)?\s*(?:disabled|off|not configured|0(?:[ ,]+0){7})", line.text):
             yield document.clue("qos.pfc-off", line)
         elif re.search(r"(?:PFC|pfc).*(?:watchdog|storm).*(?:detect|restor|drop|triggered)", line.text):
             yield document.clue("qos.pfc-storm", line)
@@ -200,6 +207,29 @@ def matrices(document: Document) -> Iterator[Clue]:
         if header:
             yield from _slow_pairs(document, header["names"].split(), lines[number + 1 : number + 40])
     yield from _pair_list(document, lines)
+    yield from _rails(document, lines)
+
+
+DEVICE_PAIR = re.compile(
+    r"^\W*(?P<one>[A-Za-z]\w*?\d+)\s*(?:<->|->|=>|to|,|\s)\s*(?P<two>[A-Za-z]\w*?\d+)\b[\s:,|=]+(?P<said>.+)$"
+)
+UNREACHED = re.compile(r"fail|time.?out|unreachable|no route|error|exceeded|0(?:\.0+)? ?(?:[GM]b|$)", re.IGNORECASE)
+
+
+def _rails(document: Document, lines: list[Line]) -> Iterator[Clue]:
+    """``rail.isolated`` from a list of device pairs: each device reaches its namesake and no other."""
+    same: list[bool] = []
+    cross: list[tuple[bool, Line]] = []
+    for line in lines:
+        found = DEVICE_PAIR.match(line.text)
+        if found and re.match(r"\D+", found["one"])[0] == re.match(r"\D+", found["two"])[0]:  # type: ignore[index]
+            reached = UNREACHED.search(found["said"]) is None and re.search(r"\d|ok|pass", found["said"]) is not None
+            if found["one"] == found["two"]:
+                same.append(reached)
+            else:
+                cross.append((reached, line))
+    if same and all(same) and len(cross) >= 2 and not any(reached for reached, _ in cross):
+        yield document.clue("rail.isolated", *(line for _, line in cross[:2]), row=cross[0][1].text.strip()[:80])
 
 
 def _slow_pairs(document: Document, names: list[str], rows: list[Line]) -> Iterator[Clue]:

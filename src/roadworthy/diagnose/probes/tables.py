@@ -334,6 +334,7 @@ def compute_processes(document: Document, table: Table) -> Iterator[Clue]:
 
 def streams(document: Document, table: Table) -> Iterator[Clue]:
     """The same stream direct and through something: first token late and the rest at once is ``stream.burst``."""
+    yield from _event_times(document, table)
     ttft, itl = table.column(r"ttft|first"), table.column(r"mean_itl|itl|inter|tpot")
     if ttft is None or itl is None:
         return
@@ -351,10 +352,49 @@ def streams(document: Document, table: Table) -> Iterator[Clue]:
             yield document.clue("stream.steady", table.lines[direct])
 
 
+def _event_times(document: Document, table: Table) -> Iterator[Clue]:
+    """When each event of a stream arrived, direct and through a proxy: all at the end there is ``stream.burst``."""
+    path, event = table.column(r"path|route|via|hop|client"), table.column(r"event|chunk|token")
+    when = table.column(r"arriv|_ms|_s$|time|after")
+    if path is None or event is None or when is None or when in (path, event):
+        return
+    arrivals: dict[str, list[tuple[float, Line]]] = {}
+    for row, value, line in zip(table.rows, table.numbers(when), table.lines, strict=True):
+        if value is not None:
+            arrivals.setdefault(row[path], []).append((value, line))
+    spread = {name: (max(some)[0] - min(some)[0], max(some)[0]) for name, some in arrivals.items() if len(some) >= 2}
+    steady = [name for name, (width, end) in spread.items() if end > 0 and width > 0.3 * end]
+    for name, (width, end) in spread.items():
+        if steady and name not in steady and width < 0.05 * end:
+            yield document.clue("stream.burst", *(line for _, line in arrivals[name][:2]), events="all")
+            yield document.clue("stream.steady", arrivals[steady[0]][0][1])
+
+
+def uplinks(document: Document, table: Table) -> Iterator[Clue]:
+    """``fabric.uplinks-uneven``: some links between switches are full while their neighbours idle."""
+    port, rate = (
+        table.column(r"uplink|spine|isl|trunk|port|interface|link"),
+        table.column(r"gbps|gbit|gb/s|util|tx|rate"),
+    )
+    if port is None or rate is None or port == rate:
+        return
+    if not re.search(r"uplink|leaf|spine|\bISL\b|ECMP|trunk", document.file + document.text[:4000], re.IGNORECASE):
+        return
+    values = [(one, line) for one, line in zip(table.numbers(rate), table.lines, strict=True) if one]
+    if len(values) < 3:
+        return
+    top, low = max(values, key=lambda one: one[0]), min(values, key=lambda one: one[0])
+    if low[0] < 0.25 * top[0] and sum(one > 0.85 * top[0] for one, _ in values) < len(values) - 1:
+        yield document.clue("fabric.uplinks-uneven", top[1], low[1], most=f"{top[0]:g}", least=f"{low[0]:g}")
+
+
+BENCHMARKS = r"gsm8k|mmlu|humaneval|mbpp|aime|gpqa|ifeval|hellaswag|math|bleu|rouge|^f1"
+
+
 def cache_scores(document: Document, table: Table) -> Iterator[Clue]:
     """Runs with and without prefix caching: ``eval.worse-with-cache`` where hits cost accuracy."""
     yield from _right_by_hit(document, table)
-    score = table.column(r"accuracy|exact|score|pass@|acc$")
+    score = table.column(r"accuracy|exact|score|pass@|acc$", BENCHMARKS)
     caching = table.column(r"prefix.*cach|cach.*(?:on|enabled|mode)|^cach\w*$|prefix")
     if score is None or caching is None:
         return
@@ -385,7 +425,18 @@ def _right_by_hit(document: Document, table: Table) -> Iterator[Clue]:
         yield document.clue("eval.worse-with-cache", worst[1], best[1], on=f"{worst[0]:g}", off=f"{best[0]:g}")
 
 
-READERS = (streams, cache_scores, compute_processes, pcie_links, sessions, imbalance, clocks_table, starvation, stalls)
+READERS = (
+    streams,
+    uplinks,
+    cache_scores,
+    compute_processes,
+    pcie_links,
+    sessions,
+    imbalance,
+    clocks_table,
+    starvation,
+    stalls,
+)
 
 METRIC = re.compile(
     r"^(?P<name>[A-Za-z_:][\w:]*)(?:\{(?P<labels>[^}]*)\})?\s+(?P<value>[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|NaN|\+?Inf))(?:\s+\d+)?\s*$"

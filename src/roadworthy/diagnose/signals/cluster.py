@@ -73,6 +73,8 @@ SIGNALS = (
     signal("k8s.head-pod", "raycluster- | -head-", r"(?P<pod>[\w-]*-head-[\w-]+|raycluster-[\w-]*head[\w-]*)"),
     signal("k8s.evicted", "The node was low on resource | Evicted", r"low on resource: (?P<resource>[\w-]+)"),
     signal("k8s.device-plugin-lost", "device plugin", r"(?:GPU is lost|device plugin.*(?:fail|unhealthy|lost|error))"),
+    signal("rdma.plugin-without-devices", "missing RDMA device spec | exposing \"0\" devices | no Rdma Devices were found | no devices in device pool",
+           r"(?:missing RDMA device spec for device (?P<bus>[\w:.]+), RDMA device \W+(?P<lacking>\w+)|exposing \"0\" devices|no Rdma Devices were found|no devices in device pool)"),
     signal("k8s.runtime", "could not select device driver | nvidia-container-cli | RuntimeClass | unknown runtime specified nvidia", r"(?:could not select device driver|nvidia-container-cli: (?P<why>.*)|RuntimeClass.*not found|unknown runtime)"),
     # clocks
     signal("clock.not-valid-yet", "not valid yet | not yet valid | issued in the future | used before issued | is in the future | RequestTimeTooSkewed | has expired or is not yet valid | Clock skew | clock skew detected | nbf",
@@ -85,5 +87,6 @@ SIGNALS = (
     signal("net.port-open", "succeeded! | open | Connected to", r"(?:Connection to (?P<address>[\w.:-]+) (?P<port>\d+) port .*succeeded|(?P<address2>[\d.]+)[: ](?P<port2>\d+)(?:/tcp)? +open\b)"),
     signal("net.port-failed", "nc: | port | connect to", r"(?:connect to (?P<address>[\w.:-]+) port (?P<port>\d+).*(?:failed|refused|No route|timed out))"),
     signal("firewall.blocked-log", "[UFW BLOCK] | IN=eth | filter_IN | FINAL_REJECT", r"(?:UFW BLOCK|REJECT|DROP).*SRC=(?P<source>\S+) DST=(?P<destination>\S+)"),
+    signal("firewall.network-policy", "kind: NetworkPolicy | kind: CiliumNetworkPolicy | kind: GlobalNetworkPolicy | Policy denied | policy-denied | denied by policy", r"(?:kind: \w*NetworkPolicy|[Pp]olicy[- ]denied|denied by (?:network )?policy)"),
     signal("firewall.conntrack", "nf_conntrack: table full | conntrack: table full | idle timeout | idle_timeout | idle time-out | nf_conntrack_tcp_timeout_established", r"(?P<what>.*)"),
 )  # fmt: skip

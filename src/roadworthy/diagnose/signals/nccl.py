@@ -27,14 +27,14 @@ SIGNALS = (
     ),
     signal("socket.reset", "Connection reset by peer | connection reset by peer"),
     signal("store.timeout", "client socket has timed out | TCPStore | wait timeout after | failed to connect to",
-           r"(?:client socket has (?:timed out after|failed to connect)|wait timeout after|TCPStore.*(?:timed out|timeout)|failed to connect to \[?(?P<address>[\w.:-]+))"),
+           r"(?:client socket has (?:timed out after|failed to connect)(?:.*?connect to \(\[?(?P<address2>[\w.:-]+?)\]?, (?P<port>\d+)\))?|wait timeout after|TCPStore.*(?:timed out|timeout)|failed to connect to \[?(?P<address>[\w.:-]+))"),
     signal("gloo.loopback-fallback", "Using the loopback address as fallback"),
     signal("gloo.connect-failed", "connectFullMesh failed | Gloo connect", r"(?:remote=\[(?P<address>[\w.:]+)\]|onnectFullMesh failed|Gloo connect)"),
     signal("host.name-unresolved", "hostname of the client socket cannot be retrieved | Unable to resolve hostname | Temporary failure in name resolution | Name or service not known"),
     # RDMA verbs as NCCL reports them
     signal(
-        "rdma.modify-qp-failed", "ibv_modify_qp failed",
-        r"ibv_modify_qp failed with (?:error )?(?P<error>[^,]+?)(?:, on dev (?P<device>\w+):(?P<dev_port>\d+))?(?:, curr state \w+)?(?:, next state \w+)?(?:, local GID index (?P<gid_index>\d+), local GID (?P<local_gid>[0-9a-fA-F:.]+), remote GID (?P<remote_gid>[0-9a-fA-F:.]+))?$",
+        "rdma.modify-qp-failed", "ibv_modify_qp failed | Failed to modify QP | Failed to modify qp",
+        r"(?:Failed to modify (?:QP|qp)\b.*?: (?P<error2>[A-Z][\w ]+(?:\[\d+\])?)\s*$|non-zero status: (?P<status>\d+) ibv_modify_qp failed)|ibv_modify_qp failed with (?:error )?(?P<error>[^,]+?)(?:, on dev (?P<device>\w+):(?P<dev_port>\d+))?(?:, curr state \w+)?(?:, next state \w+)?(?:, local GID index (?P<gid_index>\d+), local GID (?P<local_gid>[0-9a-fA-F:.]+), remote GID (?P<remote_gid>[0-9a-fA-F:.]+))?$",
     ),
     signal(
         "rdma.completion-error", "Got completion",
@@ -43,7 +43,9 @@ SIGNALS = (
     signal("rdma.port-error-event", "Got async event | async event",
            r"(?:(?P<device>\w+):(?P<port>\d+) )?[Gg]ot async event ?: (?P<event>port error|port active|local catastrophic error|LID change|client re-?register|link.*)"),
     signal("rdma.gid-table-change", "GID table change", r"(?:(?P<device>\w+):\d+ Got async event : )?GID table change"),
-    signal("rdma.gid-selected", "GID index", r"(?P<device>\w+):\d+ (?:selected|using|chose|picked) GID index (?P<index>\d+)"),
+    signal("rdma.gid-selected", "GID index | gid index",
+           r"(?:(?P<device>\w+):\d+ (?:selected|using|chose|picked) GID index (?P<index>\d+)|gid index: (?P<index2>\d+) on (?P<device2>\w+))"),
+    signal("rdma.context-gid", "GID: (GID_Index", r"RDMA device: (?P<device>\w+), LID: (?P<lid>\d+), GID: \(GID_Index (?P<index>\d+)\) (?P<gid>[0-9a-fA-F:.]+)"),
     signal("rdma.query-gid-failed", "ibv_query_gid", r"ibv_query_gid(?:_ex)? (?:failed|.*error)"),
     signal("rdma.retry-exceeded", "Transport retry count exceeded | transport retry counter exceeded | RETRY_EXC_ERR | retry exceeded",
            r"(?:on (?P<device>\w+):\d+)?"),
@@ -80,6 +82,7 @@ SIGNALS = (
     # shared memory
     signal("shm.nccl-create-failed", "failed to extend /dev/shm | creating shared memory segment",
            r"(?P<path>/dev/shm/[\w.-]+|nccl-[\w-]+)(?:.*?(?:to|size) (?P<bytes>\d+))?"),
+    signal("shm.fallocate-failed", "posix_fallocate failed | fallocate failed", r"fallocate failed ?:? ?(?P<error>[\w ]+)?"),
     signal("shm.attach-failed", "attaching to shared memory segment", r"attaching to shared memory segment (?P<path>\S+)"),
     # library
     signal("nccl.version", "NCCL version", r"NCCL version (?P<version>\d+\.\d+(?:\.\d+)?)(?:\+cuda(?P<cuda>[\d.]+))?"),
@@ -111,6 +114,7 @@ SIGNALS = (
     # NVSHMEM and DeepEP
     signal("nvshmem.ibgda-failed", "init failed for transport: IBGDA"),
     signal("nvshmem.devx-failed", "mlx5dv_devx | ibgda_alloc_and_map_qp_uar | ibgda.cpp", r"(?P<call>mlx5dv_devx_\w+|ibgda_\w+)\b.*?(?:fail|NULL|non-zero|unable)|NULL value (?P<null>mlx5dv\w+)"),
+    signal("nvshmem.ibgda-error", "ibgda.cpp", r"ibgda\.cpp:\d+:? ?(?P<what>(?:NULL value|non-zero status).*|.*(?:[Ff]ail|[Uu]nable|error).*)"),
     signal("nvshmem.uar-register", "cudaHostRegister | cuMemHostRegister", r"(?:cuda|cuMem)HostRegister.*(?:IoMemory|failed|fail)"),
     signal("nvshmem.transport-map", "building transport map failed | nvshmem initialization failed | nvshmem setup connections failed | NVSHMEM_IB_ENABLE_IBGDA", r"failed"),
     signal("nvshmem.gdrcopy-missing", "GDRCopy | gdrcopy | libgdrapi", r"(?:[Gg][Dd][Rr][Cc]opy|libgdrapi\S*).*(?:fail|unable|not (?:found|load)|open|missing)"),

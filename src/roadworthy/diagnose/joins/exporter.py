@@ -1,0 +1,86 @@
+"""What one or two scrapes of the GPU exporter (DCGM) say: clocks held down, memory errors, Xids."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from roadworthy.diagnose.probes.tables import reasons_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from roadworthy.diagnose.probes.tables import Sample
+    from roadworthy.diagnose.values import Clue, Document
+
+VIOLATIONS = {
+    "DCGM_FI_DEV_THERMAL_VIOLATION": "sw-thermal", "DCGM_FI_DEV_RELIABILITY_VIOLATION": "hw",
+    "DCGM_FI_DEV_BOARD_LIMIT_VIOLATION": "hw-power-brake",
+}  # fmt: skip
+GREW = {
+    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": "ecc.uncorrectable",
+    "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": "ecc.remapped-rows",
+}  # fmt: skip
+STANDS = {"DCGM_FI_DEV_ROW_REMAP_FAILURE": "ecc.remap-failed", "DCGM_FI_DEV_ROW_REMAP_PENDING": "ecc.pending"}
+FELL_TO = 0.8
+
+
+def gpus(document: Document, first: list[Sample], last: list[Sample]) -> Iterator[Clue]:
+    """Clues of the newest scrape ``last``, counters against ``first`` (empty with a single scrape)."""
+    yield from _clocks(document, last)
+    if not first:
+        return
+    before = {(one.name, _gpu(one)): one for one in first}
+    for one in last:
+        old = before.get((one.name, _gpu(one)))
+        if one.name in STANDS and one.value > 0:
+            yield document.clue(STANDS[one.name], one.line, gpu=_gpu(one))
+        if old is None or one.value <= old.value:
+            continue
+        grown = f"{one.value - old.value:g}"
+        if one.name in GREW:
+            yield document.clue(GREW[one.name], old.line, one.line, count=grown, gpu=_gpu(one))
+        elif one.name == "DCGM_FI_DEV_XID_ERRORS":
+            yield document.clue(f"xid.{one.value:g}", old.line, one.line, bus=f"GPU {_gpu(one)}", xid=f"{one.value:g}")
+        elif one.name in VIOLATIONS and _below_peers(last, _gpu(one)) is not None:
+            name = VIOLATIONS[one.name]
+            yield document.clue(f"clocks.{name}", old.line, one.line, gpu=_gpu(one), reason=name.replace("-", " "))
+
+
+def _gpu(one: Sample) -> str:
+    found = re.search(r'gpu="?(\w+)', one.labels)
+    return found.group(1) if found else one.labels
+
+
+def _below_peers(last: list[Sample], gpu: str) -> tuple[Sample, float] | None:
+    """The clock of ``gpu`` and its peers' middle, where it is far below them."""
+    clocks = [one for one in last if one.name == "DCGM_FI_DEV_SM_CLOCK"]
+    own = next((one for one in clocks if _gpu(one) == gpu), None)
+    peers = sorted(one.value for one in clocks if _gpu(one) != gpu)
+    if own is None or not peers:
+        return None
+    middle = peers[len(peers) // 2]
+    return (own, middle) if own.value < FELL_TO * middle else None
+
+
+def _clocks(document: Document, last: list[Sample]) -> Iterator[Clue]:
+    """``clocks.fell`` of the GPU exporter: far below its peers while a hardware or thermal reason is set."""
+    clocks = {one.labels.split(",")[0]: one for one in last if one.name == "DCGM_FI_DEV_SM_CLOCK"}
+    reasons = {
+        one.labels.split(",")[0]: one
+        for one in last
+        if one.name in ("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS")
+    }
+    for gpu, clock in clocks.items():
+        peers = sorted(one.value for other, one in clocks.items() if other != gpu)
+        reason = reasons.get(gpu)
+        held = (
+            [name for name in reasons_of(int(reason.value)) if name not in ("idle", "sw-power-cap")] if reason else []
+        )
+        if peers and reason is not None and held and clock.value < 0.8 * peers[len(peers) // 2]:
+            yield document.clue(
+                "clocks.fell", clock.line, reason.line, mhz=f"{clock.value:g}", high=f"{peers[len(peers) // 2]:g}",
+                who=gpu.replace('"', "").replace("=", " "), power="", limit="",
+            )  # fmt: skip
+            for name in held:
+                yield document.clue(f"clocks.{name}", reason.line, gpu=gpu, reason=name.replace("-", " "))
