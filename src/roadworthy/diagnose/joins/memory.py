@@ -165,6 +165,12 @@ def fabric(book: ClueBook) -> Iterator[Clue]:
         yield derived(first, "fabric.down")
 
 
+def exits(book: ClueBook) -> Iterator[Clue]:
+    """``k8s.exit-N``: what a container ended with, 137 for a kill and 143 for a termination."""
+    for clue in book.all("k8s.exit-code"):
+        yield derived(clue, f"k8s.exit-{clue.value('code')}")
+
+
 def visible_devices(book: ClueBook) -> Iterator[Clue]:
     """``env.visible-devices-beyond``: an index above the GPUs that the same place lists."""
     for clue in book.all("env.visible-devices"):
@@ -173,4 +179,4 @@ def visible_devices(book: ClueBook) -> Iterator[Clue]:
             yield derived(clue, "env.visible-devices-beyond", count=len(listed))
 
 
-JOINS = (visible_devices, xids, fabric, out_of_memory, shared_memory, occupied, head_of_ray, disk)
+JOINS = (exits, visible_devices, xids, fabric, out_of_memory, shared_memory, occupied, head_of_ray, disk)

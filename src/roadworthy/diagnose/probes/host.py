@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 MEMLOCK_SMALL_BYTES = GIB
 """A registration of NCCL's buffers takes tens of MiB a channel; whoever limits at all limits far below this."""
 
+CAP_IPC_LOCK = 1 << 14
+"""linux/capability.h; the kernel's RDMA core asks for it before it looks at the limit."""
+
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
@@ -28,7 +31,12 @@ def size_bytes(text: str) -> float | None:
 
 
 def limits(document: Document) -> Iterator[Clue]:
-    """``limit.memlock-small``, ``limit.memlock-unlimited``, ``limit.open-files-small`` of `ulimit -a` or /proc/limits."""
+    """``limit.memlock-small``, ``limit.memlock-unlimited``, ``limit.open-files-small`` of `ulimit -a` or /proc/limits;
+    ``limit.ipc-lock`` where a process may lock memory whatever its limit (CapEff of /proc/PID/status)."""
+    capabilities = re.search(r"^CapEff:\s*([0-9a-f]{16})\s*$", document.text, re.MULTILINE)
+    if capabilities and int(capabilities.group(1), 16) & CAP_IPC_LOCK:
+        at = document.text.count("\n", 0, capabilities.start()) + 1
+        yield document.clue("limit.ipc-lock", document.line(at))
     for line in document.numbered():
         if found := re.search(r"[Mm]ax locked memory\s*(?:\((?P<unit>\w+), -l\))?\s+(?P<soft>\w+)", line.text):
             yield from _memlock(document, line, found["soft"], 1024 if found["unit"] == "kbytes" else 1)

@@ -206,10 +206,16 @@ def matrices(document: Document) -> Iterator[Clue]:
         header = re.match(r"^\s*(?:[^\d\s]+\s+)?(?P<names>[A-Za-z][\w-]*\d(?:\s+[A-Za-z][\w-]*\d){2,})\s*$", line.text)
         if header:
             yield from _slow_pairs(document, header["names"].split(), lines[number + 1 : number + 40])
+    for line in lines:
+        if STATIC_HASH.search(line.text):
+            yield document.clue("fabric.static-hash", line)
     yield from _pair_list(document, lines)
     yield from _rails(document, lines)
 
 
+STATIC_HASH = re.compile(
+    r"(?<!no )(?:\bECMP\b|hash (?:collision|polari[sz]ation)|static routing)(?!.*adaptive)", re.IGNORECASE
+)
 DEVICE_PAIR = re.compile(
     r"^\W*(?P<one>[A-Za-z]\w*?\d+)\s*(?:<->|->|=>|to|,|\s)\s*(?P<two>[A-Za-z]\w*?\d+)\b[\s:,|=]+(?P<said>.+)$"
 )

@@ -65,7 +65,7 @@ SIGNALS = (
     signal("k8s.liveness-failed", "Liveness probe failed | Startup probe failed", r"(?P<probe>Liveness|Startup) probe failed: ?(?P<why>.*)"),
     signal("k8s.readiness-failed", "Readiness probe failed"),
     signal("k8s.oom-killed", "OOMKilled"),
-    signal("k8s.exit-code", "Exit Code: | exitCode | exit code", r"(?:Exit Code:\s*|exitCode\"?:\s*|exit code[: ]+)(?P<code>\d+)"),
+    signal("k8s.exit-code", "Exit Code: | exitCode | exit code | exit 1", r"(?:Exit Code:\s*|exitCode\"?:\s*|exit code[: ]+|\bexit )(?P<code>\d+)"),
     signal("k8s.insufficient-gpu", "Insufficient nvidia.com | Insufficient amd.com | Insufficient gpu | Insufficient rdma", r"(?P<nodes>\d+)? ?Insufficient (?P<resource>[\w./-]+)"),
     signal("k8s.failed-scheduling", "FailedScheduling | nodes are available | had untolerated taint | didn't match Pod's node affinity | didn't match pod topology | UnexpectedAdmissionError",
            r"(?:(?P<available>\d+)/(?P<nodes>\d+) nodes are available: ?(?P<why>.*)|untolerated taint (?P<taint>\{[^}]*\})|didn't match.*|FailedScheduling.*|UnexpectedAdmissionError.*)"),

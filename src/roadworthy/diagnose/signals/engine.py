@@ -97,7 +97,7 @@ SIGNALS = (
     signal("stream.read", "in one read", r"(?P<events>\d+) \"?(?:data:?\"? )?events? in one read"),
     signal("eval.collapse", "accuracy | exact_match | exact-match | gsm8k | garbage | gibberish",
            r"(?:accuracy|exact[_-]match|score|gsm8k|garbage|gibberish)"),
-    signal("jit.build", "start build [ | Building extension | JIT | nvcc | ninja | cicc | ptxas | torch.compile takes | Compiling | compiling kernel | Compile kernel | autotun | deep_gemm | DeepGEMM | flashinfer.jit | Triton",
+    signal("jit.build", "start build [ | Building extension | JIT | nvcc  | ninja | ptxas | torch.compile takes | Compiling | compiling kernel | Compile kernel | autotun | deep_gemm | DeepGEMM | flashinfer.jit | Triton",
            r"(?i)(?:start build \[(?P<module>[^\]]+)\]|Building extension|\bjit\b.{0,40}(?:compil|build|load|warm|kernel|ops)|\bnvcc |\bninja\b|ptxas|\bcicc\b|compil(?:ing|ation|e kernel)|autotun|torch\.compile takes (?P<seconds>[\d.]+)|pre-?compile|build_and_load|run_ninja)",
            unless="config:|[Dd]isabl|non-default args|not (?:be )?compil|[Ss]kip|compilation_config|torch.compile is turned on"),
     signal("warmup.timeout", "warmup error | warm-up | warmup | Warmup",
