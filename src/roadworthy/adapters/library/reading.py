@@ -47,6 +47,7 @@ class Reading:
         memory_bytes: of each process.
         now_s: seconds of the epoch.
         command: starts a reader.
+        say: words for the operator.
     """
 
     def __init__(
@@ -56,8 +57,10 @@ class Reading:
         *,
         now_s: Callable[[], float] = time.time,
         command: Sequence[str] = COMMAND,
+        say: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._memory_bytes, self._now_s, self._command = memory_bytes, now_s, tuple(command)
+        self._say = say
         self._waiting: dict[str, deque[tuple[Shelf, JobRecord]]] = {}  # by tenant, in the order of their turns
         self._running: dict[str, _Running] = {}  # by tenant: the store takes one writer
         self._changed = threading.Condition()
@@ -83,6 +86,8 @@ class Reading:
             waiting = self._waiting.get(shelf.tenant)
             if waiting is not None and (shelf, job) in waiting:
                 waiting.remove((shelf, job))
+                if not waiting:
+                    del self._waiting[shelf.tenant]
                 self._ended(shelf, job, "cancelled")
                 return
             running = self._running.get(shelf.tenant)
@@ -109,8 +114,10 @@ class Reading:
             shelf, running = taken
             try:
                 self._read(shelf, running)
-            except (OSError, RoadworthyError) as error:
-                self._ended(shelf, running.job, "failed", f"it could not be read: {error}", "tell the operator")
+            except Exception as error:  # the disk is full, or a fault of ours: the next document is read all the same
+                self._say(f"documents of {shelf.tenant}, {running.job.id}: {type(error).__name__}: {error}")
+                with suppress(RoadworthyError):
+                    self._ended(shelf, running.job, "failed", "it could not be read here", "tell the operator")
             finally:
                 with self._changed:
                     del self._running[shelf.tenant]
@@ -135,13 +142,14 @@ class Reading:
 
     def _read(self, shelf: Shelf, running: _Running) -> None:
         job = running.job
-        document = shelf.documents.get(job.document)
-        if document is None or document.status == "deleting":
-            return
-        job.status, job.started_s, job.done, job.of = "running", self._now_s(), 0, None
-        document.status = "reading"
-        shelf.keep_job(job)
-        shelf.keep_document(document)
+        with shelf.lock:
+            document = shelf.documents.get(job.document)
+            if document is None or document.status == "deleting":
+                return
+            job.status, job.started_s, job.done, job.of = "running", self._now_s(), 0, None
+            document.status = "reading"
+            shelf.keep_job(job)
+            shelf.keep_document(document)
         work = shelf.work(job.id)
         work.mkdir(mode=0o700, exist_ok=True)
         with self._changed:
@@ -225,12 +233,13 @@ class Reading:
     ) -> None:
         job.status, job.ended_s, job.error, job.hint = status, self._now_s(), error, hint or None
         job.per_s = None
-        document = shelf.documents.get(job.document)
-        if document is not None and document.status != "deleting":
-            document.status = "ready" if status == "done" else status
-            document.error, document.hint = error, hint or None
-            shelf.keep_document(document)
-        shelf.keep_job(job)
+        with shelf.lock:
+            document = shelf.documents.get(job.document)
+            if document is not None and document.status != "deleting":
+                document.status = "ready" if status == "done" else status
+                document.error, document.hint = error, hint or None
+                shelf.keep_document(document)
+            shelf.keep_job(job)
         shutil.rmtree(shelf.work(job.id), ignore_errors=True)
 
 

@@ -59,7 +59,7 @@ class Library:
         self._shelves: dict[str, Shelf] = {}
         self._lock = threading.Lock()
         self._claim()
-        self._reading = Reading(spec.readers, spec.reader_memory_bytes, now_s=now_s, command=reader)
+        self._reading = Reading(spec.readers, spec.reader_memory_bytes, now_s=now_s, command=reader, say=say)
         self._comparing = Comparing(gateway_url, now_s=now_s)
         self._take_up()
 
@@ -70,6 +70,7 @@ class Library:
             self._claimed = (self._home / "lock").open("a")
             fcntl.flock(self._claimed, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            self._claimed.close()
             raise ProbeError(
                 f"{self._home}: another process serves these documents", hint="give each gateway a home of its own"
             ) from None

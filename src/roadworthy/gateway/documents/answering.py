@@ -9,7 +9,8 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
-from starlette.responses import Response, StreamingResponse
+from starlette.requests import ClientDisconnect
+from starlette.responses import StreamingResponse
 
 from roadworthy.core.errors import ProbeError, Refused, Temporary
 from roadworthy.gateway.data.errors import error_body
@@ -93,27 +94,40 @@ class _Question:
         self._stop.set()
 
     async def whole(self) -> Any:
-        gone = asyncio.ensure_future(_gone(self._call))
-        try:
-            await asyncio.wait({self._work, gone}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            gone.cancel()
-        if not self._work.done():
-            return Response(status_code=499)
+        """The answer. Raises ClientDisconnect when nobody waits for it any more."""
+        await self._while_wanted(self._work)
         return self._work.result()
 
     async def first(self) -> list[tuple[str, Mapping[str, Any]]]:
         """What happened until the model spoke once: until then a refusal still has a status of its own."""
         seen: list[tuple[str, Mapping[str, Any]]] = []
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(PING_S):
-                while len(seen) < 2 and (one := await self._events.get()) is not None:
-                    seen.append(one)
-                if len(seen) < 2:
-                    self._events.put_nowait(None)
+        spoke = asyncio.ensure_future(self._until_it_speaks(seen))
+        try:
+            await self._while_wanted(spoke)
+        finally:
+            spoke.cancel()
         if self._work.done() and self._work.exception() is not None:
             self._work.result()
         return seen
+
+    async def _until_it_speaks(self, seen: list[tuple[str, Mapping[str, Any]]]) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PING_S):
+                while len(seen) < 2:
+                    one = await self._events.get()
+                    if one is None:
+                        self._events.put_nowait(None)
+                        return
+                    seen.append(one)
+
+    async def _while_wanted(self, work: asyncio.Future[Any]) -> None:
+        gone = asyncio.ensure_future(_gone(self._call))
+        try:
+            await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone.cancel()
+        if not work.done():
+            raise ClientDisconnect
 
     async def events(self, first: list[tuple[str, Mapping[str, Any]]]) -> AsyncIterator[bytes]:
         try:
