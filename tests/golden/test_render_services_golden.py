@@ -19,7 +19,10 @@ engine:
   settings: {gpu_memory_utilization: 0.92, max_num_batched_tokens: 4096, max_num_seqs: 64}
 """
 CASES = {
-    "deepseek-v4-pro-32xh100": ("TP8 DP4 EP32", ("lws", "kuberay", "envoy", "prometheus", "gateway-api", "grafana")),
+    "deepseek-v4-pro-32xh100": (
+        "TP8 DP4 EP32",
+        ("lws", "kuberay", "envoy", "prometheus", "gateway-api", "grafana", "check"),
+    ),
     "llama-3.1-70b-8xa100": (None, ("lws",)),
 }
 KEPT = {
@@ -29,6 +32,7 @@ KEPT = {
     "prometheus": ("prometheus.yml", "rules.yml", "podmonitor.yaml"),
     "gateway-api": ("gateway.yaml", "httproute.yaml"),
     "grafana": ("dashboards/roadworthy.json",),
+    "check": ("README.md",),
 }
 
 

@@ -14,6 +14,7 @@ from roadworthy.catalog.gpus import gpu_by_name
 from roadworthy.catalog.models import model_by_id
 from roadworthy.catalog.vocabulary import CatalogVocabulary
 from roadworthy.cli.plan import only
+from roadworthy.cli.render import check_script
 from roadworthy.plan.search import make_plan
 from roadworthy.render.targets import target
 from roadworthy.render.values import Artifact, RenderInput
@@ -71,7 +72,10 @@ def render_input(document: str, layout: str | None = None) -> RenderInput:
     deployment, model, plan = _planned(document)
     chosen = only(plan, layout).layouts[0] if layout else plan.best
     assert chosen is not None, [judged.reasons for judged in plan.layouts]
-    return RenderInput(deployment=deployment, model=model, gpu=gpu_by_name(deployment.cluster.gpu), chosen=chosen)
+    return RenderInput(
+        deployment=deployment, model=model, gpu=gpu_by_name(deployment.cluster.gpu), chosen=chosen,
+        check_script=check_script(deployment),
+    )  # fmt: skip
 
 
 def rendered(name: str, inputs: RenderInput) -> dict[str, Artifact]:

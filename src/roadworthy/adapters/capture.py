@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from roadworthy.adapters.files import write_atomically
 from roadworthy.core.errors import ProbeError, SpecError
+from roadworthy.diagnose.hosts import pod_logs
 from roadworthy.diagnose.hosts.commands import Answer, capture_script, parse_capture
 
 CAPTURE_LIMIT_S = 300
 SSH_AT_ONCE = 32
 MANIFEST = "capture.json"
+LOG_MOST_BYTES = 2**29
+"""Of the logs of all pods together; a node's answers take about 2 MB."""
 
 
 def capture_here(*, weights: str | None = None) -> tuple[Answer, ...]:
@@ -83,19 +87,57 @@ def _folder_name(host: str) -> str:
     return "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in host).lstrip(".") or "host"
 
 
-def holds_capture(folder: Path) -> bool:
-    """Whether there is a host's capture in ``folder``."""
-    return folder.is_dir() and next(folder.rglob(MANIFEST), None) is not None
+def holds_capture(source: Path) -> bool:
+    """Whether there is a host's capture in ``source``, which may be a folder, a log or ``-``."""
+    return not source.is_dir() or bool(_manifests(source)) or bool(_logs(source))
 
 
-def read_capture(folder: Path) -> dict[str, tuple[Answer, ...]]:
-    """What :func:`write_capture` wrote; a folder of one host alone is read too. Raises ProbeError for anything else."""
-    if not folder.is_dir():
-        raise ProbeError(f"{folder}: no such folder", hint="`roadworthy check --capture DIR` writes one")
-    places = sorted(path.parent for path in folder.rglob(MANIFEST)) or [folder]
+def read_capture(source: Path) -> dict[str, tuple[Answer, ...]]:
+    """Answers by host, from what :func:`write_capture` wrote, a folder of one host alone, the log of the rendered
+    check (of one pod or of all), a folder of such logs, or standard input (``-``) with a log.
+
+    Raises ProbeError for anything else.
+    """
+    if str(source) == "-":
+        return _of_log(sys.stdin.buffer.read(LOG_MOST_BYTES).decode("utf-8", "replace"), "standard input")
+    if source.is_file():
+        return _of_log(_text(source), str(source))
+    if not source.is_dir():
+        raise ProbeError(f"{source}: no such folder or file", hint="`roadworthy check --capture DIR` writes one")
+    manifests = _manifests(source)
+    if not manifests and (logs := _logs(source)):
+        captured: dict[str, tuple[Answer, ...]] = {}
+        for log in logs:
+            captured |= _of_log(_text(log), str(log))
+        return captured
+    places = sorted(path.parent for path in manifests) or [source]
     captured = {host: answers for host, answers in map(_read_host, places) if answers}
     if not captured:
-        raise ProbeError(f"{folder}: no capture in it", hint="`roadworthy check --capture DIR` writes one")
+        raise ProbeError(f"{source}: no capture in it", hint="`roadworthy check --capture DIR` writes one")
+    return captured
+
+
+def _manifests(folder: Path) -> list[Path]:
+    return list(folder.rglob(MANIFEST))
+
+
+def _logs(folder: Path) -> list[Path]:
+    """Files right in ``folder`` that hold the output of a check."""
+    return [path for path in sorted(folder.iterdir()) if path.is_file() and pod_logs.holds_capture(_text(path))]
+
+
+def _text(path: Path) -> str:
+    with path.open("rb") as file:
+        return file.read(LOG_MOST_BYTES).decode("utf-8", "replace")
+
+
+def _of_log(text: str, source: str) -> dict[str, tuple[Answer, ...]]:
+    captured = pod_logs.captures_of_log(text)
+    if not captured:
+        raise ProbeError(
+            f"{source}: no output of a check in it",
+            hint="kubectl logs -l app.kubernetes.io/component=check --tail=-1 --prefix (without --tail: ten lines)",
+        )
     return captured
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from roadworthy.cli.wiring import Planned
     from roadworthy.plan.values import LayoutPlan
     from roadworthy.render.values import Artifact, RenderInput
+    from roadworthy.spec.values import Deployment
 
 
 @click.command()
@@ -109,8 +110,20 @@ def render_input(spec: str, layout: str | None) -> tuple[RenderInput, str]:
             raise Infeasible(f"{chosen.layout.label}: {reason}", hint="`roadworthy plan --all` shows what fits")
     if chosen.feasible == "uncertain":
         why += "; it may not fit: " + "; ".join(chosen.reasons)
-    inputs = RenderInput(deployment=planned.deployment, model=planned.model, gpu=planned.gpu, chosen=chosen)
+    inputs = RenderInput(
+        deployment=planned.deployment, model=planned.model, gpu=planned.gpu, chosen=chosen,
+        check_script=check_script(planned.deployment),
+    )  # fmt: skip
     return inputs, why
+
+
+def check_script(deployment: Deployment) -> str:
+    """What a pod asks its node: `check --script`, with the read speed of a checkpoint that lies on every node."""
+    from roadworthy.diagnose.hosts.commands import capture_script
+    from roadworthy.render.kubernetes.node_check import HOST_ROOT
+
+    folder = deployment.kubernetes.model_path
+    return capture_script(weights=HOST_ROOT + folder if folder else None)
 
 
 def with_topology(inputs: RenderInput, path: str) -> RenderInput:

@@ -24,6 +24,7 @@ TARGETS: dict[str, str] = {
     "host-prep": "roadworthy.render.host_prep:host_prep_target",
     "lws": "roadworthy.render.kubernetes.lws:lws_artifacts",
     "kuberay": "roadworthy.render.kubernetes.kuberay:kuberay_artifacts",
+    "check": "roadworthy.render.kubernetes.node_check:node_check_artifacts",
     "gateway-api": "roadworthy.render.kubernetes.gateway_api:gateway_api_artifacts",
     "envoy": "roadworthy.render.services.envoy:envoy_artifacts",
     "prometheus": "roadworthy.render.services.prometheus:prometheus_artifacts",

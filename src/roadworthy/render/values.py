@@ -61,6 +61,7 @@ class RenderInput:
     """What every target is made from: the document, and the layout that `plan` puts first (or that was asked for).
 
     ``topology`` is the matrix of one of the hosts where one was given; what it adds to ``cluster`` is there already.
+    ``check_script`` is what `roadworthy check --script` prints, for the target that runs it on every node.
     """
 
     deployment: Deployment
@@ -68,3 +69,4 @@ class RenderInput:
     gpu: Gpu
     chosen: LayoutPlan
     topology: Topology | None = None
+    check_script: str = ""

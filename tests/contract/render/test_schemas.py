@@ -78,6 +78,14 @@ def test_controllers_take_every_custom_resource(target: str, case: str, test_dat
         assert problems_of(manifest, test_data / "crds") == [], manifest["kind"]
 
 
+@pytest.mark.parametrize("case", DOCUMENTS)
+def test_kubernetes_takes_the_check_of_nodes(case: str) -> None:
+    found = manifests("check", case)
+    assert [one["kind"] for one in found] == ["Namespace", "ConfigMap", "DaemonSet"]
+    for manifest in found:
+        assert problems_of(manifest, None) == [], manifest["kind"]
+
+
 def test_the_check_is_strict(test_data: Path) -> None:
     """A misspelt field fails at every depth, in objects of either kind."""
     for target, kind, path in (
@@ -87,6 +95,7 @@ def test_the_check_is_strict(test_data: Path) -> None:
         ("gateway-api", "HTTPRoute", ("spec", "rules", 0)),
         ("lws", "Deployment", ("spec", "template", "spec", "containers", 0, "readinessProbe")),
         ("lws", "NetworkPolicy", ("spec", "ingress", 1)),
+        ("check", "DaemonSet", ("spec", "template", "spec", "containers", 0, "securityContext")),
     ):
         manifest = copy.deepcopy(next(one for one in manifests(target, "v4") if one["kind"] == kind))
         assert problems_of(manifest, test_data / "crds") == []

@@ -21,7 +21,7 @@ from support.rendering import LLAMA_ON_8_H100, V4_ON_32_H100, render_input, rend
 if TYPE_CHECKING:
     from roadworthy.render.values import RenderInput
 
-TARGETS = ("lws", "kuberay", "gateway-api", "envoy", "prometheus", "grafana")
+TARGETS = ("lws", "kuberay", "check", "gateway-api", "envoy", "prometheus", "grafana")
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 NASTY = st.sampled_from(

@@ -9,7 +9,7 @@ import pytest
 from roadworthy.catalog.truth import truth_rows
 from support.rendering import K3_ON_32_H200, LLAMA_ON_8_H100, V4_ON_32_H100, render_input, rendered
 
-TARGETS = ("lws", "kuberay", "gateway-api", "envoy", "prometheus", "grafana")
+TARGETS = ("lws", "kuberay", "check", "gateway-api", "envoy", "prometheus", "grafana")
 OTHERS = {"", "plan", "engine.settings", "model.weights", "vLLM recipes"}
 """Sources that are no rows: the plan itself, the document, the published recipes."""
 

@@ -2,6 +2,10 @@
 
 Every question has a time limit. A tool that is not there is told apart from one that found nothing: "could not look" is
 never "fine". The script changes nothing on the host.
+
+In a pod the host's root is mounted at ``$ROADWORTHY_ROOT``. Questions about the host are asked in there; those about
+what an engine's pod would get (limits, shared memory, packages) in the pod; and a tool that the image lacks is the
+host's. ``$ROADWORTHY_NODE`` names the host in the output, so that one log may hold many.
 """
 
 from __future__ import annotations
@@ -10,6 +14,8 @@ from dataclasses import dataclass
 from shlex import quote
 
 BEGIN, END = "@@@ begin", "@@@ end"
+NODE, WHOLE = "@@@ host", "@@@ whole"
+ROOT_VARIABLE, NODE_VARIABLE = "ROADWORTHY_ROOT", "ROADWORTHY_NODE"
 LINES_MOST = 20_000
 """Of one answer; `lspci -vvv` of a large host has about 10,000."""
 
@@ -23,6 +29,7 @@ class Question:
         run: shell text; several commands may stand in it.
         tool: program that must be there, empty for shell and /proc alone.
         about: what it is asked for, in the words of the report.
+        of_host: it is the host's matter, wherever the script runs: in a pod it is asked in the host's root.
     """
 
     file: str
@@ -30,14 +37,17 @@ class Question:
     about: str
     tool: str = ""
     limit_s: int = 10
+    of_host: bool = False
 
 
-def _question(file: str, run: str, about: str, *, tool: str = "", limit_s: int = 10) -> Question:
-    return Question(file=file, run=run, about=about, tool=tool, limit_s=limit_s)
+def _question(
+    file: str, run: str, about: str, *, tool: str = "", limit_s: int = 10, of_host: bool = False
+) -> Question:
+    return Question(file=file, run=run, about=about, tool=tool, limit_s=limit_s, of_host=of_host)
 
 
 QUESTIONS = (
-    _question("host.txt", "uname -a; cat /etc/os-release 2>/dev/null | head -4; nproc", "kernel and processors"),
+    _question("host.txt", "uname -a; cat /etc/os-release 2>/dev/null | head -4; nproc", "kernel and processors", of_host=True),
     _question("date.txt", "date -u +%s.%N", "clock"),
     # GPUs
     _question("nvidia-smi.txt", "nvidia-smi", "GPUs, driver, memory, processes", tool="nvidia-smi", limit_s=20),
@@ -52,7 +62,8 @@ QUESTIONS = (
     ),
     _question("proc-version.txt", "cat /proc/driver/nvidia/version", "kernel module of the driver", tool=""),
     _question(
-        "fabric-manager.txt", "systemctl status nvidia-fabricmanager --no-pager --lines 20", "Fabric Manager", tool="systemctl"
+        "fabric-manager.txt", "systemctl status nvidia-fabricmanager --no-pager --lines 20", "Fabric Manager", tool="systemctl",
+        of_host=True,
     ),
     _question(
         "gpu-numa.txt",
@@ -96,7 +107,7 @@ QUESTIONS = (
     ),
     _question("ip-addr.txt", "ip addr", "addresses", tool="ip"),
     _question("ip-link.txt", "ip -d link", "MTU and state of interfaces", tool="ip"),
-    _question("infiniband-devices.txt", "ls -l /dev/infiniband", "RDMA devices"),
+    _question("infiniband-devices.txt", "ls -l /dev/infiniband", "RDMA devices", of_host=True),
     # topology and PCIe
     _question("lscpu.txt", "lscpu", "sockets and NUMA nodes", tool="lscpu"),
     _question("lspci.txt", "lspci -vvv", "ACS and PCIe links", tool="lspci", limit_s=30),
@@ -104,7 +115,7 @@ QUESTIONS = (
     _question("lsmod.txt", "cat /proc/modules", "peer memory module"),
     _question("module-versions.txt", "cat /sys/module/nvidia_peermem/version /sys/module/nvidia/version", "driver modules"),
     # limits, memory, disks
-    _question("limits.txt", "cat /proc/self/limits", "locked memory and open files"),
+    _question("limits.txt", "cat /proc/self/limits; [ -z \"$ROADWORTHY_ROOT\" ] || grep CapEff /proc/self/status", "locked memory and open files"),
     _question("df.txt", "df -h", "disks and /dev/shm", tool="df"),
     _question("ls-shm.txt", "ls -la /dev/shm; df -h /dev/shm", "left-over shared memory"),
     _question("shm-owners.txt", "fuser -v /dev/shm/* 2>&1 | head -200", "owners of shared memory", tool="fuser", limit_s=20),
@@ -125,11 +136,11 @@ QUESTIONS = (
         "kernel settings",
     ),
     # clocks, processes, versions
-    _question("chronyc.txt", "chronyc tracking", "clock offset", tool="chronyc"),
-    _question("timedatectl.txt", "timedatectl", "clock synchronisation", tool="timedatectl"),
-    _question("ps.txt", "ps -eo pid,ppid,stat,etime,cmd | grep -E 'PID|vllm|VLLM|sglang|ray::|raylet|gcs_server' | grep -v grep", "engines that run", tool="ps"),
+    _question("chronyc.txt", "chronyc tracking", "clock offset", tool="chronyc", of_host=True),
+    _question("timedatectl.txt", "timedatectl", "clock synchronisation", tool="timedatectl", of_host=True),
+    _question("ps.txt", "ps -eo pid,ppid,stat,etime,cmd | grep -E 'PID|vllm|VLLM|sglang|ray::|raylet|gcs_server' | grep -v grep | sed -E 's/(--?[A-Za-z-]*(key|token|secret|password)[A-Za-z-]*[= ])[^ ]+/\\1***/g'", "engines that run", tool="ps", of_host=True),
     _question("ports.txt", "ss -ltn", "ports in use", tool="ss"),
-    _question("dmesg.txt", "dmesg -T 2>/dev/null | tail -n 5000", "kernel messages", tool="dmesg"),
+    _question("dmesg.txt", "dmesg -T 2>/dev/null | tail -n 5000", "kernel messages", tool="dmesg", of_host=True),
     _question(
         "pip-list.txt",
         "for p in python3 /opt/venv/bin/python; do command -v $p >/dev/null && $p -m pip list 2>/dev/null | "
@@ -150,24 +161,29 @@ def capture_script(*, weights: str | None = None) -> str:
         weights: folder of the weights, to read 256 MB of one file and say how fast; None leaves that out.
     """
     questions = [*QUESTIONS, *([_weights(weights)] if weights else [])]
-    return "\n".join([HEAD, *(_asked(one) for one in questions), "exit 0", ""])
+    return "\n".join([HEAD, *(_asked(one) for one in questions), f'[ -z "$NODE" ] || echo "{WHOLE}"', "exit 0", ""])
 
 
 HEAD = f"""\
 #!/bin/sh
 # Asks this host what a model service needs to know of it. Changes nothing.
 PATH="$PATH:/usr/sbin:/sbin"
+ROOT="${ROOT_VARIABLE}" NODE="${NODE_VARIABLE}"
+[ -z "$NODE" ] || echo "{NODE} $NODE"
+here() {{ [ -z "$1" ] || command -v "$1" >/dev/null 2>&1; }}
+there() {{ [ -n "$ROOT" ] && chroot "$ROOT" sh -c 'PATH="$PATH:/usr/sbin:/sbin"; [ -z "$1" ] || command -v "$1"' sh "$1" >/dev/null 2>&1; }}
 ask() {{
   echo "{BEGIN} $1"
-  if [ -n "$3" ] && ! command -v "$3" >/dev/null 2>&1; then
+  in_root=
+  if [ "$5" = host ] && there "$3"; then in_root="chroot $ROOT"
+  elif here "$3"; then :
+  elif there "$3"; then in_root="chroot $ROOT"
+  else
     echo "{END} $1 missing"
     return
   fi
-  if command -v timeout >/dev/null 2>&1; then
-    timeout -k 2 "$2" sh -c "$4" 2>&1 | head -n {LINES_MOST}
-  else
-    sh -c "$4" 2>&1 | head -n {LINES_MOST}
-  fi
+  limited=; command -v timeout >/dev/null 2>&1 && limited="timeout -k 2 $2"
+  $limited $in_root sh -c "$4" 2>&1 | head -n {LINES_MOST}
   echo "{END} $1 done"
 }}"""
 
@@ -175,7 +191,7 @@ ask() {{
 def _asked(one: Question) -> str:
     # the status of a pipe is that of `head`, so a time-out is told by a mark of its own
     run = f"( {one.run} ); echo '@@@ rc '$?"
-    return f"ask {quote(one.file)} {one.limit_s} {quote(one.tool)} {quote(run)}"
+    return f"ask {quote(one.file)} {one.limit_s} {quote(one.tool)} {quote(run)} {'host' if one.of_host else 'any'}"
 
 
 def _weights(folder: str) -> Question:

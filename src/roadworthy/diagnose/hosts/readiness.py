@@ -213,7 +213,7 @@ def rdma(facts: HostFacts, _: Expected) -> Iterator[Finding]:
     book = facts.book
     if not book.has("port.state"):
         return
-    if (clue := book.first("limit.memlock-small")) is not None:
+    if (clue := book.first("limit.memlock-small")) is not None and not book.has("limit.ipc-lock"):
         yield finding(
             "memlock-limit",
             facts,

@@ -195,7 +195,7 @@ def pod_spec(
         ),
         "automountServiceAccountToken": said(False, "the engine asks the API server for nothing"),
         **_host_network(network),
-        **_placement(inputs),
+        **placement(inputs),
     }  # fmt: skip
     if inputs.deployment.kubernetes.pull_secret:
         secret = inputs.deployment.kubernetes.pull_secret
@@ -278,7 +278,8 @@ def _host_network(network: str) -> dict[str, Node]:
     }
 
 
-def _placement(inputs: RenderInput) -> dict[str, Node]:
+def placement(inputs: RenderInput) -> dict[str, Node]:
+    """Which nodes: those with the GPU of the plan; empty for an engine on CPUs."""
     if inputs.gpu.id == "cpu":
         return {}
     site = inputs.deployment.kubernetes

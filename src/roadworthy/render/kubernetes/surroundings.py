@@ -29,7 +29,7 @@ def surroundings(inputs: RenderInput, *, engines: Sequence[str], launcher: str) 
     first = launch(inputs).lines[0]
     cache = model_cache_artifact(inputs)
     files = (
-        manifest_file("namespace.yaml", _namespace(inputs), header="Where everything goes."),
+        namespace_artifact(inputs),
         *((cache,) if cache else ()),
         *gateway_artifacts(inputs, engines),
         network_policy_artifact(
@@ -41,6 +41,11 @@ def surroundings(inputs: RenderInput, *, engines: Sequence[str], launcher: str) 
         disruption_artifact(inputs, pods_of_an_engine=first.nodes),
     )
     return (*files, guide(inputs, files, launcher=launcher))
+
+
+def namespace_artifact(inputs: RenderInput) -> Artifact:
+    """``namespace.yaml``, the same in every folder of manifests."""
+    return manifest_file("namespace.yaml", _namespace(inputs), header="Where everything goes.")
 
 
 def _namespace(inputs: RenderInput) -> Node:

@@ -45,7 +45,7 @@ def test_the_gateways_document_is_one_that_the_gateway_starts_with() -> None:
 
 
 def test_no_key_is_in_any_file() -> None:
-    for target in ("lws", "kuberay", "gateway-api", "envoy", "prometheus", "grafana"):
+    for target in ("lws", "kuberay", "check", "gateway-api", "envoy", "prometheus", "grafana"):
         for artifact in rendered(target, render_input(LLAMA_ON_8_H100 + TENANTS)).values():
             assert "sk-literal-key" not in artifact.text
             assert "sk-literal-key" not in str(artifact.settings)
