@@ -43,10 +43,23 @@ RANK = (
 PROCESS = re.compile(r"\(([A-Za-z_:]+[\w:]*?) (?:rank=\d+ )?pid=\d+")
 NCCL_HOST = re.compile(r"(?:^|[\s\]])([A-Za-z0-9][\w.-]*):\d+:\d+ \[\d+\] ")
 UCX_HOST = re.compile(r"\[([A-Za-z][\w.-]*):\d+\s*:\d+")
+NO_HOST = r"(?!(?:INFO|WARN|WARNING|ERROR|DEBUG|CRITICAL|FATAL|stdout|stderr)\b)"
 SYSLOG_HOST = re.compile(
-    r"^(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\S+) ([\w.-]+) [\w./@-]+(?:\[\d+\])?:"
+    r"^(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?|\d{4}-\d\d-\d\dT\S+|"
+    r"[A-Z][a-z]{2} \d{4}-\d\d-\d\d \d\d:\S+ [A-Z]{3,4}|\d{10}\.\d+|<\d+>1 \S+) "
+    rf"{NO_HOST}([\w.-]*[A-Za-z\d][\w.-]*) {NO_HOST}[\w./@-]+(?:\[\d+\])?(?::| - | \d+ - )"
 )
-POD = re.compile(r"^\[pod/([\w.-]+)/[\w.-]+\]")
+"""Syslog, journald in each of its short forms, RFC 5424, and records that were put into this shape."""
+
+POD = re.compile(r"^\[?pod/([\w.-]+)/[\w.-]+\]?")
+STERN = re.compile(
+    r"^([a-z0-9]+(?:-[a-z0-9]+)*-(?:\d+|[a-z0-9]{5}|[a-z0-9]{8,10}))[ >]+[a-z0-9][a-z0-9-]* "
+    r"(?=[(\[\d]|INFO|WARN|ERROR|Traceback)"
+)
+LABELS = re.compile(r"^\S+ \{[^}]*\b(?:pod|node|node_name|hostname|instance|host)=\"([^\"]+)\"[^}]*\}")
+EVENT_OBJECT = re.compile(r"^(?:\S+ +)?\S+ +(?:Normal|Warning) +\w+ +(?:pod|node|Pod|Node)/([\w.-]+)\s")
+"""A row of `kubectl get events`."""
+
 RAY_IP = re.compile(r"\bip=([\d.]+)")
 
 ISO = re.compile(r"(\d{4})[-/](\d\d)[-/](\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:?\d\d)?")
@@ -54,6 +67,9 @@ VLLM_TIME = re.compile(r"\b(?:INFO|WARNING|ERROR|DEBUG|CRITICAL) (\d\d)-(\d\d) (
 GLOG = re.compile(r"(?:^|[\[ ])[IWEF](\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d+))?")
 SYSLOG_TIME = re.compile(r"^([A-Z][a-z]{2}) ([ \d]\d) (\d\d):(\d\d):(\d\d)")
 KERNEL = re.compile(r"^\[\s*(\d+\.\d+)\]")
+EPOCH = re.compile(r"^(\d{10}\.\d+) \S")
+CTIME = re.compile(r"^\[?[A-Z][a-z]{2} ([A-Z][a-z]{2}) ([ \d]\d) (\d\d):(\d\d):(\d\d) (\d{4})\]?")
+"""`dmesg -T`."""
 
 
 def writer_of(text: str) -> Writer:
@@ -61,7 +77,7 @@ def writer_of(text: str) -> Writer:
     head = text[:400]
     process = PROCESS.search(head)
     return Writer(
-        host=_first(head, (NCCL_HOST, POD, UCX_HOST, SYSLOG_HOST, RAY_IP)),
+        host=_first(head, (NCCL_HOST, POD, UCX_HOST, SYSLOG_HOST, STERN, LABELS, EVENT_OBJECT, RAY_IP)),
         rank=_rank(head),
         process=process.group(1) if process else None,
         time_s=time_of(head),
@@ -122,8 +138,15 @@ def _kernel(found: re.Match[str]) -> float:
     return float(found.group(1))
 
 
+def _ctime(found: re.Match[str]) -> float:
+    month, day, hour, minute, second, year = found.groups()
+    moment = datetime(int(year), MONTHS.get(month, 0), int(day), int(hour), int(minute), int(second), tzinfo=UTC)
+    return moment.timestamp()
+
+
 CLOCKS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], float]], ...] = (
-    (ISO, _iso), (VLLM_TIME, _vllm), (GLOG, _vllm), (SYSLOG_TIME, _syslog), (KERNEL, _kernel),
+    (ISO, _iso), (VLLM_TIME, _vllm), (GLOG, _vllm), (SYSLOG_TIME, _syslog), (KERNEL, _kernel), (EPOCH, _kernel),
+    (CTIME, _ctime),
 )  # fmt: skip
 
 HOST_FILE = re.compile(r"^([A-Za-z][\w-]*)\.(?:[\w-]+\.)+\w+$")

@@ -25,11 +25,21 @@ KEEP_LAST = 100
 """Clues kept of one signal in one file, from its start and from its end; the rest is counted. The first can be causes,
 the last say how it stands."""
 
-SHAPES_REMEMBERED = 200_000
-"""Shapes kept before the memory of them starts anew: about 40 MB at most."""
+SHAPES_BYTES = 24 * 2**20
+SHAPE_COSTS_BYTES = 120
+"""Of shapes kept before the memory of them starts anew; each costs this much besides its own bytes."""
 
 VARIABLE = b"0123456789abcdefABCDEF"
 """What differs between lines of one shape: numbers, identifiers, addresses."""
+
+DUMP = re.compile(
+    r"non-default args|Initializing an? (?:V\d )?(?:LLM )?engine|\bNamespace\(|server_args=|ServerArgs\(|EngineArgs\("
+)
+"""Lines in which an engine or a client prints all its settings: they hold the words of every failure, and none of it."""
+
+DUMP_LEAST_CHARS = 300
+SETTINGS = ("args.", "env.", "flags.")
+"""Signals that are about settings."""
 
 SHORT = 3
 """A literal that keeps fewer characters than this is searched for as it is."""
@@ -75,6 +85,8 @@ class Signal:
         """Values of a line that carries the signal, None when it does not."""
         if self.unless and self.excluded.search(text):
             return None
+        if len(text) > DUMP_LEAST_CHARS and not self.name.startswith(SETTINGS) and DUMP.search(text[:DUMP_LEAST_CHARS]):
+            return None
         if not self.pattern:
             return {}
         found = self.compiled.search(text)
@@ -100,6 +112,7 @@ class SignalIndex:
                 else:
                     self._short.append((literal.encode(), one))
         self._shapes: dict[bytes, tuple[Signal, ...]] = {}
+        self._held_bytes = 0
 
     def candidates(self, chunk: bytes) -> Iterator[tuple[int, tuple[Signal, ...]]]:
         """(index of the line, signals that it may carry) for the lines of ``chunk`` that may carry any."""
@@ -120,9 +133,15 @@ class SignalIndex:
                 at = chunk.find(literal, end) if end >= 0 else -1
 
     def _meaning(self, shape: bytes) -> tuple[Signal, ...]:
+        if len(shape) > LINE_LIMIT_BYTES:  # as much as of the line is read; the rest may be megabytes
+            shape = shape[:LINE_LIMIT_BYTES]
+            if (known := self._shapes.get(shape)) is not None:
+                return known
         found = tuple(dict.fromkeys(one for literal, one in self._reduced if literal in shape))
-        if len(self._shapes) >= SHAPES_REMEMBERED:
+        self._held_bytes += len(shape) + SHAPE_COSTS_BYTES
+        if self._held_bytes > SHAPES_BYTES:
             self._shapes.clear()
+            self._held_bytes = len(shape)
         self._shapes[shape] = found
         return found
 

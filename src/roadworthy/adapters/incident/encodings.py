@@ -1,11 +1,11 @@
-"""Bytes of unknown kind to UTF-8 lines: byte-order marks, UTF-16 without one, container and journal JSON."""
+"""Bytes of unknown kind to UTF-8 lines: byte-order marks, UTF-16 without one, colours, lines of JSON."""
 
 from __future__ import annotations
 
 import codecs
-import json
 from collections.abc import Iterator
-from typing import Any
+
+from roadworthy.adapters.incident.records import plain_line, without_colours
 
 SNIFF_BYTES = 4096
 BINARY_SHARE = 0.1
@@ -44,44 +44,8 @@ def as_utf8(chunks: Iterator[bytes], encoding: str) -> Iterator[bytes]:
 
 
 def unwrapped(chunk: bytes) -> bytes:
-    """Lines of journald's and container runtimes' JSON as plain text with time and host; other lines as they are."""
-    if chunk.lstrip()[:1] != b"{":
+    """``chunk`` without colours, and with each line of a logger's JSON as plain text; other lines as they are."""
+    chunk = without_colours(chunk)
+    if chunk.lstrip(b" \t\r\n\x1e")[:1] != b"{":
         return chunk
-    return b"\n".join(_plain(line) for line in chunk.split(b"\n"))
-
-
-def _plain(line: bytes) -> bytes:
-    if not line.startswith(b"{"):
-        return line
-    try:
-        record: Any = json.loads(line)
-    except ValueError:
-        return line
-    if not isinstance(record, dict):
-        return line
-    text = _journal(record) if "MESSAGE" in record else _container(record) if "log" in record else None
-    return line if text is None else text.replace("\n", " ").encode("utf-8", "replace")
-
-
-def _journal(record: dict[str, Any]) -> str:
-    message = record["MESSAGE"]
-    if isinstance(message, list):  # journald gives bytes that are not UTF-8 as numbers
-        message = bytes(byte for byte in message if isinstance(byte, int) and 0 <= byte < 256).decode(
-            "utf-8", "replace"
-        )
-    unit = record.get("SYSLOG_IDENTIFIER") or record.get("_COMM") or "-"
-    stamp = record.get("__REALTIME_TIMESTAMP")
-    when = _iso(int(stamp) / 1e6) if isinstance(stamp, str) and stamp.isdigit() else ""
-    return f"{when} {record.get('_HOSTNAME', '-')} {unit}: {message}".lstrip()
-
-
-def _container(record: dict[str, Any]) -> str | None:
-    return (
-        f"{record.get('time', '')} {str(record['log']).rstrip()}".lstrip() if isinstance(record["log"], str) else None
-    )
-
-
-def _iso(seconds: float) -> str:
-    from datetime import UTC, datetime
-
-    return datetime.fromtimestamp(seconds, tz=UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return b"\n".join(map(plain_line, chunk.split(b"\n")))

@@ -51,10 +51,14 @@ class Fetched:
             with self.writing(name) as file:
                 file.write(text.encode("utf-8", "replace"))
 
+    def path_of(self, name: str) -> Path:
+        """Where ``name`` lies; always below the folder, whatever a host calls its files."""
+        return self.folder.joinpath(*(safe_part(part) for part in name.split("/")))
+
     @contextmanager
     def writing(self, name: str) -> Iterator[IO[bytes]]:
         """A file to write to, there from the first byte on: a log that breaks off is evidence too."""
-        path = self.folder.joinpath(*(safe_part(part) for part in name.split("/")))
+        path = self.path_of(name)
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
             with path.open("wb") as file:

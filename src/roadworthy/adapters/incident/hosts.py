@@ -221,7 +221,7 @@ class Sections:
         assert self._leave is not None
         self._leave()
         self._leave = self._sink = None
-        path = self._fetched.folder / self._folder / self._name
+        path = self._fetched.path_of(f"{self._folder}/{self._name}")
         if self._name.endswith(".prom") and path.exists() and not is_of_interest(path.read_text(errors="replace")):
             path.unlink()  # somebody else's port
         elif self._name == "journal.log" and path.exists():

@@ -12,9 +12,11 @@ from roadworthy.adapters.incident.encodings import SNIFF_BYTES, as_utf8, encodin
 from roadworthy.adapters.incident.fetched import NOT_LOOKED_AT
 from roadworthy.adapters.incident.parallel import PARALLEL_FROM_BYTES, scan_pieces
 from roadworthy.adapters.incident.places import place_of
+from roadworthy.adapters.incident.records import Form, form_of
 from roadworthy.adapters.incident.sources import LINE_MOST_BYTES, READ_ERRORS, Source, at_line_ends, sources, unpacked
 from roadworthy.adapters.processes import cores
 from roadworthy.core.errors import ProbeError
+from roadworthy.diagnose.arrays import ArrayObjects
 from roadworthy.diagnose.examine import DOCUMENT_LIMIT_BYTES, Examination
 from roadworthy.diagnose.metrics.answers import AnswerReader, is_answer
 
@@ -59,6 +61,8 @@ def _read(source: Source, reading: Reading, progress: Progress | None) -> None:
         _missed(first, reading)
     elif is_answer(first[:SNIFF_BYTES]):
         _read_answer(source, itertools.chain([first], stream), reading, progress)
+    elif (form := form_of(first[:SNIFF_BYTES])) is not None:
+        _read_records(source, form, itertools.chain([first], stream), reading, progress)
     elif (encoding := encoding_of(first[:SNIFF_BYTES])) is None:
         reading.skipped.append((source.name, "not text"))
     elif encoding == "utf-8" and _is_large(source) and cores() > 1:
@@ -110,6 +114,46 @@ def _read_answer(source: Source, stream: Iterator[bytes], reading: Reading, prog
         reading.files += 1
     if not reader.finished():
         reading.skipped.append((source.name, "the answer breaks off; what is there was read"))
+
+
+def _read_records(
+    source: Source, form: Form, stream: Iterator[bytes], reading: Reading, progress: Progress | None
+) -> None:
+    """Records in an array: each as its plain lines. A line is numbered as the record's own where records stand on lines
+    of their own, else by the record's place in the file."""
+    scan, objects = reading.examination.scan(source.name), ArrayObjects(form.key)
+    scan.host = place_of(source.name)
+    kept: list[bytes] = []
+    size = last = 0
+    for piece in stream:
+        reading.bytes += len(piece)
+        size += len(piece)
+        if form.keep_text and size <= DOCUMENT_LIMIT_BYTES:
+            kept.append(piece)
+        plain: list[bytes] = []
+        for record, line in objects.feed(piece):
+            lines = [one.encode("utf-8", "replace") for one in form.lines(record)]
+            if line > last:
+                scan.feed(_ended(plain))
+                plain = []
+                scan.lines_read = last = max(line - 1, 0)
+                for one in lines:
+                    scan.lines_read = line - 1
+                    scan.feed(one + b"\n")
+            else:
+                plain += lines
+        scan.feed(_ended(plain))
+        if progress is not None:
+            progress(reading, source.name)
+    reading.files += 1
+    if not objects.finished():
+        reading.skipped.append((source.name, "the records break off; what is there was read"))
+    whole = form.keep_text and size <= DOCUMENT_LIMIT_BYTES
+    reading.examination.finished(scan, b"".join(kept).decode("utf-8", "replace") if whole else None)
+
+
+def _ended(lines: list[bytes]) -> bytes:
+    return b"\n".join([*lines, b""])
 
 
 def _missed(first: bytes, reading: Reading) -> None:

@@ -8,8 +8,15 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import lzma
+import os
+import re
+import shutil
+import subprocess
+import sys
 import tarfile
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -30,7 +37,8 @@ EXPANSION_FREE_BYTES = 64 * 2**20
 EXPANSION_MOST = 500
 """Compressed text grows about tenfold, logs of one repeated line up to a few hundred times."""
 
-ARCHIVE_DEPTH = 3
+ARCHIVE_DEPTH = 4
+SPOOLED_MOST_BYTES = 4 * 2**30
 MOST_FILES = 100_000
 READ_ERRORS = (
     OSError,
@@ -109,7 +117,7 @@ def _opened(name: str, open_it: Callable[[], IO[bytes]], skipped: Skipped, depth
 
 
 def kind_of(head: bytes) -> str:
-    """``zip``, ``tar``, ``gzip``, ``bzip2``, ``xz`` or ``plain``, from the first bytes."""
+    """``zip``, ``tar``, ``gzip``, ``bzip2``, ``xz``, ``zstd`` or ``plain``, from the first bytes."""
     if head.startswith(b"PK\x03\x04"):
         return "zip"
     if head.startswith(b"\x1f\x8b"):
@@ -118,18 +126,31 @@ def kind_of(head: bytes) -> str:
         return "bzip2"
     if head.startswith(b"\xfd7zXZ\0"):
         return "xz"
+    if head.startswith(b"\x28\xb5\x2f\xfd"):
+        return "zstd"
     return "tar" if head[257:262] == b"ustar" else "plain"
 
 
 class Unpacked:
-    """A compressed stream opened for reading; closing it closes what lies under it too."""
+    """A compressed stream opened for reading; closing it closes what lies under it too.
 
-    def __init__(self, kind: str, packed: IO[bytes]) -> None:
+    Args:
+        packed_bytes: its size; it may grow EXPANSION_MOST times. Reading more is an OSError.
+    """
+
+    def __init__(self, kind: str, packed: IO[bytes], packed_bytes: int) -> None:
         self._packed = packed
         self._plain = DECOMPRESSORS[kind](packed)
+        self._left = max(EXPANSION_FREE_BYTES, EXPANSION_MOST * packed_bytes)
 
     def read(self, size: int = -1) -> bytes:
-        return self._plain.read(size)
+        if size < 0:
+            size = self._left + 1
+        data = self._plain.read(size)
+        self._left -= len(data)
+        if self._left < 0:
+            raise OSError(f"grows more than {EXPANSION_MOST} times when unpacked: a bomb?")
+        return data
 
     def close(self) -> None:
         self._plain.close()
@@ -142,18 +163,75 @@ class Unpacked:
         self.close()
 
 
-DECOMPRESSORS: dict[str, Callable[[IO[bytes]], gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile]] = {
+def _zstd(packed: IO[bytes]) -> IO[bytes]:
+    """Zstandard is in no standard library before Python 3.14."""
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+
+        return zstd.ZstdFile(packed)  # type: ignore[no-any-return,unused-ignore]
+    try:
+        import zstandard
+    except ImportError:
+        return _ByProgram(packed)  # type: ignore[return-value]
+    unpacker = zstandard.ZstdDecompressor(max_window_size=2**27)
+    try:
+        reader: IO[bytes] = unpacker.stream_reader(packed, read_across_frames=True)
+    except zstandard.ZstdError as error:
+        raise OSError(str(error)) from None
+    return reader
+
+
+class _ByProgram(io.RawIOBase):
+    """What the program `zstd` makes of a stream; it ends with the stream."""
+
+    def __init__(self, packed: IO[bytes]) -> None:
+        super().__init__()
+        with tempfile.TemporaryFile() as whole:
+            shutil.copyfileobj(packed, whole, CHUNK_BYTES)
+            whole.seek(0)
+            try:
+                self._process = subprocess.Popen(
+                    ["zstd", "-dcq"], stdin=whole, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+                )
+            except FileNotFoundError:
+                raise OSError("needs `pip install zstandard`, or the program zstd, to be unpacked") from None
+
+    def read(self, size: int = -1) -> bytes:
+        assert self._process.stdout is not None
+        data = self._process.stdout.read(size)
+        if not data and size and self._process.wait():
+            raise OSError("not whole: zstd cannot unpack it to its end")
+        return data
+
+    def close(self) -> None:
+        if not self.closed and self._process.returncode is None:
+            self._process.kill()
+            self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        super().close()
+
+
+DECOMPRESSORS: dict[str, Callable[[IO[bytes]], IO[bytes] | gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile]] = {
     "gzip": lambda packed: gzip.GzipFile(fileobj=packed),
     "bzip2": bz2.BZ2File,
     "xz": lzma.LZMAFile,
+    "zstd": _zstd,
 }
+SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".zstd")
+
+
+def _unpacked_name(name: str) -> str:
+    for suffix in SUFFIXES:
+        name = name.removesuffix(suffix)
+    return re.sub(r"\.t(?:gz|xz|bz2|zst)$", ".tar", name)
 
 
 def _compressed(
     name: str, open_it: Callable[[], IO[bytes]], kind: str, skipped: Skipped, depth: int, packed: int
 ) -> Iterator[Source]:
     def opened() -> IO[bytes]:
-        return Unpacked(kind, open_it())  # type: ignore[return-value]
+        return Unpacked(kind, open_it(), packed)  # type: ignore[return-value]
 
     try:
         with opened() as file:
@@ -161,7 +239,7 @@ def _compressed(
     except READ_ERRORS as error:
         skipped(name, f"damaged {kind} file: {error}")
         return
-    inner = name.removesuffix(".gz").removesuffix(".bz2").removesuffix(".xz").replace(".tgz", ".tar")
+    inner = _unpacked_name(name)
     if kind_of(head) == "tar" and depth < ARCHIVE_DEPTH:
         yield from _tar(inner, opened, skipped, depth)
     else:
@@ -209,25 +287,51 @@ class _Once:
 
 
 def _opened_now(name: str, content: IO[bytes], size: int, skipped: Skipped, depth: int) -> Iterator[Source]:
+    """A member of a streamed archive, which is read now or never; archives in it are read as they stream by too."""
     head = content.read(512)
     kind = kind_of(head)
-    once = _Once(head, content)
-
-    def open_once() -> IO[bytes]:
-        return once  # type: ignore[return-value]
-
+    once: IO[bytes] = _Once(head, content)  # type: ignore[assignment]
+    packed: int | None = None
+    if kind in DECOMPRESSORS:
+        name, packed = _unpacked_name(name), size
+        try:
+            plain = Unpacked(kind, once, size)
+            head = plain.read(512)
+        except READ_ERRORS as error:
+            skipped(name, f"damaged {kind} file: {error}")
+            return
+        kind = kind_of(head)
+        once = _Once(head, plain)  # type: ignore[assignment,arg-type]
     if kind == "plain":
-        yield Source(name=name, open=open_once)
-    elif kind in DECOMPRESSORS and depth < ARCHIVE_DEPTH:
+        yield Source(name=name, open=lambda: once, packed_bytes=packed)
+    elif depth + 1 >= ARCHIVE_DEPTH:
+        skipped(name, f"archives nested deeper than {ARCHIVE_DEPTH}")
+    elif kind == "tar":
+        yield from _tar(name, lambda: once, skipped, depth + 1)
+    elif kind == "zip":
+        yield from _spooled(name, once, skipped, depth + 1)
+    else:
+        skipped(name, f"a {kind} file inside a compressed file is not opened; unpack it")
+
+
+def _spooled(name: str, content: IO[bytes], skipped: Skipped, depth: int) -> Iterator[Source]:
+    """A zip in a stream: its list stands at its end, so that it must lie somewhere first."""
+    with tempfile.TemporaryFile() as whole:
+        try:
+            while data := content.read(CHUNK_BYTES):
+                whole.write(data)
+                if whole.tell() > SPOOLED_MOST_BYTES:
+                    skipped(name, f"larger than {SPOOLED_MOST_BYTES:,} bytes inside an archive; unpack it")
+                    return
+        except READ_ERRORS as error:
+            skipped(name, f"damaged archive: {error}")
+            return
 
         def opened() -> IO[bytes]:
-            return Unpacked(kind, once)  # type: ignore[arg-type,return-value]
+            whole.seek(0)
+            return os.fdopen(os.dup(whole.fileno()), "rb")
 
-        yield Source(
-            name=name.removesuffix(".gz").removesuffix(".bz2").removesuffix(".xz"), open=opened, packed_bytes=size
-        )
-    else:
-        skipped(name, f"a {kind} archive inside an archive is not opened; unpack it")
+        yield from _zip(name, opened, skipped, depth)
 
 
 def _zip(name: str, open_it: Callable[[], IO[bytes]], skipped: Skipped, depth: int) -> Iterator[Source]:

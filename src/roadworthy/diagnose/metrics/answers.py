@@ -3,11 +3,10 @@ and VictoriaMetrics' export of one series a line. One series is held at a time, 
 
 from __future__ import annotations
 
-import codecs
-import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from roadworthy.diagnose.arrays import ArrayObjects
 from roadworthy.diagnose.metrics.series import series_of
 
 if TYPE_CHECKING:
@@ -19,15 +18,6 @@ ANSWER = re.compile(
     rb'^\s*\{(?=.{0,600}?"result(?:Type)?"\s*:\s*(?:"(?:matrix|vector)"|\[\s*\{\s*"(?:metric|values?)"))', re.DOTALL
 )
 EXPORT = re.compile(rb'^\s*\{\s*"metric"\s*:\s*\{')
-RESULT = re.compile(r'"result"\s*:\s*\[')
-BETWEEN = re.compile(r"[\s,]*")
-SERIES_MOST_CHARACTERS = 64 * 2**20
-"""A Prometheus gives at most 11,000 points a series, some 300 kB."""
-
-KEEP_BEFORE = 64
-"""Characters kept while looking for the next result: its key may be cut in two."""
-
-
 def is_answer(head: bytes) -> bool:
     """Whether a file that starts so is an answer of a Prometheus, whatever its name."""
     return bool(ANSWER.search(head) or EXPORT.search(head))
@@ -43,65 +33,20 @@ class AnswerReader:
 
     def __init__(self, file: str, *, name: str = "") -> None:
         self._file, self._name = file, name
-        self._text, self._line, self._inside = "", 1, False
-        self._decode = codecs.getincrementaldecoder("utf-8")("replace")
-        self._json = json.JSONDecoder()
-        self.damaged = False
+        self._objects: ArrayObjects | None = None
 
     def feed(self, piece: bytes) -> Iterator[Series]:
-        """Series that are complete with this piece."""
-        self._text += self._decode.decode(piece)
-        while not self.damaged:
-            at = self._next()
-            if at is None:
-                return
-            try:
-                found, end = self._json.raw_decode(self._text, at)
-            except ValueError:
-                self.damaged = len(self._text) - at > SERIES_MOST_CHARACTERS
-                return
-            line = self._line
-            self._pass(end)
+        """Series that are complete with this piece; the first piece tells which form it is."""
+        if self._objects is None:
+            self._objects = ArrayObjects("" if EXPORT.search(piece) else "result")
+        for found, line in self._objects.feed(piece):
             one = self._series(found, line)
             if one is not None:
                 yield one
 
     def finished(self) -> bool:
-        """Whether the answer was whole: nothing of it was left over."""
-        return not self.damaged and not self._inside and not self._text.lstrip().startswith("{")
-
-    def _next(self) -> int | None:
-        """Where the next series starts; what lies before is passed over."""
-        while True:
-            if not self._inside:
-                export = EXPORT.match(self._text[:200].encode("utf-8", "replace"))
-                if export:
-                    self._pass(BETWEEN.match(self._text).end())  # type: ignore[union-attr]
-                    return 0
-                found = RESULT.search(self._text)
-                if found is None:
-                    if not self._text.lstrip().startswith("{"):
-                        self._pass(max(0, len(self._text) - KEEP_BEFORE))
-                    elif len(self._text) > SERIES_MOST_CHARACTERS:
-                        self.damaged = True
-                    return None
-                self._pass(found.end())
-                self._inside = True
-            self._pass(BETWEEN.match(self._text).end())  # type: ignore[union-attr]
-            if not self._text:
-                return None
-            if self._text[0] == "]":
-                self._inside = False
-                self._pass(1)
-                continue
-            if self._text[0] != "{":
-                self.damaged = True
-                return None
-            return 0
-
-    def _pass(self, end: int) -> None:
-        self._line += self._text.count("\n", 0, end)
-        self._text = self._text[end:]
+        """Whether the answer was whole."""
+        return self._objects is not None and self._objects.finished()
 
     def _series(self, found: Any, line: int) -> Series | None:
         if not isinstance(found, dict) or not isinstance(found.get("metric"), dict):

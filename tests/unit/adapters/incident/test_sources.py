@@ -6,11 +6,14 @@ import gzip
 import io
 import json
 import lzma
+import shutil
+import sys
 import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from roadworthy.adapters.incident.read import Reading, read_incident
 from roadworthy.adapters.incident.sources import safe_name
@@ -133,3 +136,57 @@ def test_a_large_log_read_in_pieces_gives_what_one_reading_gives(
     pieces = read_incident([tmp_path]).examination.book().all("gpu.xid")
     assert pieces == whole
     assert whole[0].count == len(range(0, 20_000, 37))
+
+
+def test_archives_in_archives_are_read_as_they_stream_by(tmp_path: Path) -> None:
+    deep = tar(tmp_path / "deep.tar.xz", {"var/log/kern.log": XID.encode()}, "w:xz").read_bytes()
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("in-zip.log", XID)
+        archive.writestr("sos.tar.xz", deep)
+    tar(
+        tmp_path / "outer.tar.gz",
+        {
+            "a/deep.tar.xz": deep,
+            "b.zip": packed.getvalue(),
+            "c.tar": tar(tmp_path / "c", {"c.log": XID.encode()}, "w").read_bytes(),
+        },
+    )
+    for rest in ("deep.tar.xz", "c"):
+        (tmp_path / rest).unlink()
+    reading = read_incident([tmp_path])
+    assert names(reading) == {"var/log/kern.log", "in-zip.log", "c.log"}
+    assert len(reading.examination.book().all("gpu.xid")) == 4
+    assert not reading.skipped
+
+
+def test_archives_nested_without_end_are_named(tmp_path: Path) -> None:
+    data = XID.encode()
+    for number in range(8):
+        data = tar(tmp_path / "x.tar", {f"{number}.tar": data}, "w").read_bytes()
+    assert [reason for _, reason in read_incident([tmp_path]).skipped] == ["archives nested deeper than 4"]
+
+
+@pytest.mark.parametrize("by", ["module", "program"])
+def test_zstandard_is_read_alone_and_in_archives(tmp_path: Path, by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if by == "program":
+        if shutil.which("zstd") is None:
+            pytest.skip("the program zstd is not installed")
+        monkeypatch.setitem(sys.modules, "zstandard", None)
+    pack = zstandard.ZstdCompressor().compress
+    (tmp_path / "kern.log.1.zst").write_bytes(pack(XID.encode()) + pack(XID.encode()))
+    inner = tar(tmp_path / "inner.tar", {"kern.log.2.zst": pack(XID.encode())}, "w").read_bytes()
+    (tmp_path / "inner.tar").unlink()
+    (tmp_path / "sos.tar.zst").write_bytes(pack(inner))
+    reading = read_incident([tmp_path])
+    assert names(reading) == {"kern.log.1", "kern.log.2"}
+    assert len(reading.examination.book().all("gpu.xid")) == 3
+
+
+@pytest.mark.parametrize("wrap", ["w:gz", "w:xz"])
+def test_a_bomb_in_an_archive_is_named_and_what_lies_beside_it_is_read(tmp_path: Path, wrap: str) -> None:
+    (tmp_path / "dmesg.txt").write_text(XID)
+    tar(tmp_path / "bomb.tar", {"first.log": XID.encode(), "zeros.log": b"0" * (200 * 2**20)}, wrap)
+    reading = read_incident([tmp_path])
+    assert names(reading) == {"dmesg.txt", "first.log"}
+    assert any("a bomb?" in reason for _, reason in reading.skipped)
