@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from roadworthy.simulate.outages import EngineFault
     from roadworthy.twin.config import TwinConfig
+    from roadworthy.twin.engine import Detail
     from roadworthy.twin.faults import Fault
     from roadworthy.twin.requests import EngineStats, Output, TwinRequest
     from roadworthy.twin.times import GapHistogram
@@ -29,6 +30,7 @@ class SimulatedEngine:
 
     __slots__ = (
         "_before",
+        "_detail",
         "_faults",
         "_gaps_before",
         "at",
@@ -45,8 +47,11 @@ class SimulatedEngine:
         "waiting",
     )
 
-    def __init__(self, at: int, config: TwinConfig, faults: Sequence[Fault] = ()) -> None:
+    def __init__(
+        self, at: int, config: TwinConfig, faults: Sequence[Fault] = (), *, detail: Detail = "requests"
+    ) -> None:
         self.at = at
+        self._detail: Detail = detail
         self.url = engine_name(at)
         self.config = config
         self.models = frozenset(config.models)
@@ -75,7 +80,10 @@ class SimulatedEngine:
         return [*self._gaps_before, self.twin.gaps]
 
     def _start(self) -> None:
-        self.twin = FaultyEngine(self.config, self._faults) if self._faults else Engine(self.config)
+        if self._faults:
+            self.twin: Engine = FaultyEngine(self.config, self._faults, detail=self._detail)
+        else:
+            self.twin = Engine(self.config, detail=self._detail)
         self.clock_s = -math.inf
         self.in_flight = self.waiting = 0
         self.kv_usage_ratio = 0.0
@@ -105,13 +113,18 @@ class Fleet:
 
     The heap holds (moment, engine, ticket) for each engine that has something to do; an entry whose ticket is not the
     engine's current one is void.
+
+    Args:
+        detail: what engines say of a request that ended.
     """
 
-    def __init__(self, configs: Sequence[TwinConfig], faults: Sequence[EngineFault] = ()) -> None:
+    def __init__(
+        self, configs: Sequence[TwinConfig], faults: Sequence[EngineFault] = (), *, detail: Detail = "requests"
+    ) -> None:
         if not configs:
             raise ValueError("no engine to simulate")
         self.engines = tuple(
-            SimulatedEngine(at, config, [one.fault for one in faults if one.engine == at])
+            SimulatedEngine(at, config, [one.fault for one in faults if one.engine == at], detail=detail)
             for at, config in enumerate(configs)
         )
         self.by_url = {engine.url: engine for engine in self.engines}
@@ -137,11 +150,13 @@ class Fleet:
                 return None
             heappop(due)
             engine = engines[at]
-            other_s = due[0][0] if due else math.inf
-            to_s = min(until_s, other_s)
-            outputs = engine.twin.advance(to_s, stop_at_output=True)
+            to_s = due[0][0] if due and due[0][0] < until_s else until_s
+            twin = engine.twin
+            outputs = twin.advance(to_s, stop_at_output=True)
             engine.clock_s = outputs[-1].at_s if outputs else to_s
-            self._reschedule(engine)
+            next_s = twin.next_event_s()
+            if next_s is not None:  # the ticket that was taken out of the heap is still its own
+                heappush(due, (next_s, at, ticket))
             if outputs:
                 return engine, outputs
         return None

@@ -49,20 +49,27 @@ class Timetable:
 
     def next_s(self) -> float:
         """The moment of the next appointment; infinity when there is none."""
-        arrival_s = self._arrival_s()
-        next_s = min(arrival_s, self._tick_due_s, self._scrape_due_s)
-        if self._changes:
-            next_s = min(next_s, self._changes[-1].at_s)
+        next_s, later, changes = self._first_s, self._later_turns, self._changes
+        if later and later[0][0] < next_s:
+            next_s = later[0][0]
+        if self._tick_due_s < next_s:
+            next_s = self._tick_due_s
+        if self._scrape_due_s < next_s:
+            next_s = self._scrape_due_s
+        if changes and changes[-1].at_s < next_s:
+            next_s = changes[-1].at_s
         return next_s
 
     def pop_arrival(self, now_s: float) -> PlannedRequest | None:
         """The request that arrives at ``now_s``, if one does."""
-        if self._arrival_s() > now_s:
+        later = self._later_turns
+        is_later = bool(later) and later[0][0] < self._first_s
+        if (later[0][0] if is_later else self._first_s) > now_s:
             return None
-        if self.scrape_s is not None and self._scrape_due_s == math.inf:
+        if self._scrape_due_s == math.inf and self.scrape_s is not None:
             self._scrape_due_s = now_s + self.scrape_s
-        if self._later_turns and self._later_turns[0][0] < self._first_s:
-            return heappop(self._later_turns)[2]
+        if is_later:
+            return heappop(later)[2]
         first = self._next_first
         self._next_first = following = next(self._first_turns, None)
         self._first_s = math.inf if following is None else following.t_sched_s
@@ -98,10 +105,6 @@ class Timetable:
     def _later(self, follow_up: PlannedRequest | None) -> None:
         if follow_up is not None:
             heappush(self._later_turns, (follow_up.t_sched_s, next(self._order), follow_up))
-
-    def _arrival_s(self) -> float:
-        later = self._later_turns
-        return later[0][0] if later and later[0][0] < self._first_s else self._first_s
 
 
 def _changes(outage: Outage) -> Iterator[Change]:

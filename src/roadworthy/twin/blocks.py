@@ -102,6 +102,10 @@ class BlockPool:
             alike.setdefault(group.same, []).append(group)
         self._alike: Final = sorted(alike.values(), key=lambda groups: groups[0].same[0] != "full")
         self._several: Final = len(self.groups) > 1
+        self._plain: Final = (
+            self.groups[0] if not (self._several or self.caching) and type(self.groups[0]) is Group else None
+        )
+        """The only group, where all there is to it is how many blocks a request has."""
         growing: dict[int, int] = {}
         for group in self.groups:
             if not group.most_decoding():
@@ -192,6 +196,8 @@ class BlockPool:
         Like vLLM with ``scheduler_reserve_full_isl`` (its default), it must fit whole before its first chunk starts.
         """
         hit_tokens, first_tokens = hit.tokens, hit.tokens + new_tokens + lookahead
+        if self._plain is not None:
+            return self._admit_plain(holding, self._plain, first_tokens, tokens)
         whole = first = 0
         for index, group in enumerate(self.groups):
             pieces = hit.pieces[index] if hit_tokens else []
@@ -215,6 +221,18 @@ class BlockPool:
             boundaries = holding.boundaries
             holding.boundaries = [boundaries[0], hit.junction] if hit.junction else boundaries[:1]
         self.cache(holding, min(hit_tokens + new_tokens, tokens))
+        return True
+
+    def _admit_plain(self, holding: Holding, group: Group, first_tokens: int, tokens: int) -> bool:
+        """:meth:`admit` where nothing is cached and blocks are all alike."""
+        size = group.block_tokens
+        whole, first = -(-tokens // size), -(-first_tokens // size)
+        if whole > self.unused_blocks or first > self.unused_blocks:
+            return False
+        part = group.new_part()
+        part.blocks = first
+        holding.parts = [part]
+        self.unused_blocks -= first
         return True
 
     def grow(
@@ -284,6 +302,9 @@ class BlockPool:
 
     def catch_up(self, holding: Holding, tokens: int) -> None:
         """Set the parts of a request that has decoded up to ``tokens`` and whose blocks are taken already."""
+        if self._plain is not None:
+            holding.parts[0].blocks = -(-tokens // self._plain.block_tokens)
+            return
         spared = 0
         for group, part in zip(self.groups, holding.parts, strict=True):
             spared += group.caught_up(part, tokens)
@@ -303,8 +324,12 @@ class BlockPool:
 
     def release(self, holding: Holding) -> None:
         """Take everything back; what is cached stays findable until it is evicted."""
-        for group, part in zip(self.groups, holding.parts, strict=False):
-            self.unused_blocks += group.release(part)
+        if self._plain is not None:
+            for part in holding.parts:
+                self.unused_blocks += part.blocks
+        else:
+            for group, part in zip(self.groups, holding.parts, strict=False):
+                self.unused_blocks += group.release(part)
         holding.parts = []
 
     def leak(self, blocks: int) -> int:

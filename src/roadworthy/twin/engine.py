@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from roadworthy.core.errors import Refused
+from roadworthy.twin.blocks import Holding
 from roadworthy.twin.lane import Lane
 from roadworthy.twin.requests import EngineStats, Output, Sequence
 from roadworthy.twin.steps import Detail, Steps
@@ -32,7 +33,7 @@ class Engine(Steps):
 
     Args:
         detail: ``tokens`` puts every token out as it comes; ``requests`` only the last one of each request, with the
-            times of all.
+            times of all; ``ends`` the same without the times of those between the first and the last.
         repeat_steps: let requests decode in lanes (see :mod:`twin.lane`) and many steps be one event; False looks at
             every request in every step, which gives the same outputs and is there to be compared with.
     """
@@ -130,15 +131,18 @@ class Engine(Steps):
         if request.id in self._sequences:
             raise ValueError(f"request {request.id}: the id is in use")
         scheduler = self._scheduler
-        answer_tokens = min(request.output_tokens, room)
+        pool = scheduler.pool
+        answer_tokens = request.output_tokens if request.output_tokens <= room else room
         self._order += 1
-        holding = scheduler.pool.holding(
-            self._pieces(request, answer_tokens), request.prompt_tokens, salt=request.cache_salt
-        )
+        if pool.caching:
+            pieces = self._pieces(request, answer_tokens)
+            holding = pool.holding(pieces, request.prompt_tokens, salt=request.cache_salt)
+        else:
+            holding = Holding(None, request.prompt_tokens)
         seq = Sequence(request, holding, limit=answer_tokens, order=self._order, queued_s=now_s)
         self._sequences[request.id] = seq
         scheduler.enqueue(seq)
-        if scheduler.may_admit:
+        if not scheduler.head_blocked:
             self._settle_stretches(now_s)
         self._want_schedule(now_s)
 
@@ -198,7 +202,7 @@ class Engine(Steps):
                 flight = in_flight.popleft()
                 self._due_s = None
                 if isinstance(flight, Lane):
-                    if self._repeat(flight, at_s):
+                    if not flight.entries and self._repeat(flight, at_s):
                         continue
                     self._end_lane_step(flight, at_s, outputs)
                     self._schedule(at_s, flight)
@@ -219,9 +223,13 @@ class Engine(Steps):
         return tuple(outputs)
 
     def _move_clock(self, now_s: float) -> None:
-        pending_s = self._due()
-        if now_s < self._now_s or (pending_s is not None and pending_s < now_s):
-            raise ValueError(f"at {now_s}: time stands at {self._now_s}, and something is due at {pending_s}")
+        due_s, in_flight = self._due_s, self._in_flight
+        if (
+            now_s < self._now_s
+            or (due_s is not None and due_s < now_s)
+            or (in_flight and in_flight[0].done_s < now_s)
+        ):
+            raise ValueError(f"at {now_s}: time stands at {self._now_s}, and something is due at {self._due()}")
         self._now_s = now_s
 
     def _want_schedule(self, now_s: float) -> None:

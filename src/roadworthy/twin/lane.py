@@ -77,7 +77,7 @@ class Lane:
         "stretch",
     )
 
-    def __init__(self, pool: BlockPool) -> None:
+    def __init__(self, pool: BlockPool, *, keep_times: bool = True) -> None:
         self._pool: Final = pool
         self._growth: Final = [Growth(size, groups) for size, groups in pool.growing]
         self._slack: Final = pool.slack_blocks
@@ -86,7 +86,7 @@ class Lane:
         self.members: dict[Sequence, None] = {}
         self.entries: dict[Sequence, Entry] = {}
         self.context = self.steps = self.started = 0
-        self.history = History()
+        self.history = History(keep=keep_times)
         self.stretch: Stretch | None = None
         self.done_s = 0.0
 
@@ -123,8 +123,10 @@ class Lane:
         del self.members[seq]
         seq.lane = None
         if self.steps > seq.since:
-            seq.last_s = self.history.last_s
-            seq.times.append(Span(self.history, seq.since, self.steps))
+            history = self.history
+            seq.last_s = history.last_s
+            if history.keep:
+                seq.times.append(Span(history, seq.since, self.steps))
         self.context -= seq.computed
         for growth in self._growth:
             growth.at[(self.steps - seq.computed) % growth.block_tokens] -= 1
@@ -185,9 +187,10 @@ class Lane:
 
     def pop_ended(self) -> Sequence | None:
         """A member whose last token came with the step that ended last, None when there is no more."""
-        if not self.members or self.next_end() > self.steps:
+        ends = self._ends
+        if not ends or ends[0][0] > self.steps or not self.members or self.next_end() > self.steps:
             return None
-        return heappop(self._ends)[2]
+        return heappop(ends)[2]
 
     # -- steps -----------------------------------------------------------------------------------------------------
 
@@ -196,6 +199,13 @@ class Lane:
         started, blocks = self.started, 0
         for growth in self._growth:
             blocks += growth.between(started, started + steps)
+        return blocks
+
+    def needs_next(self) -> int:
+        """Blocks that the next step to begin needs."""
+        started, blocks = self.started, 0
+        for growth in self._growth:
+            blocks += growth.at[started % growth.block_tokens] * growth.groups
         return blocks
 
     def needs_at_most(self, steps: int) -> int:
@@ -212,8 +222,31 @@ class Lane:
             self._pool.take(blocks)
         self.started += steps
 
-    def end(self, steps: int) -> None:
-        """Note that the first ``steps`` of the stretch have ended; the rest goes on."""
+    def begin_next(self, blocks: int) -> None:
+        """Take the ``blocks`` that the next step needs."""
+        if blocks:
+            self._pool.take(blocks)
+        self.started += 1
+
+    def end(self) -> None:
+        """Note that the steps of the stretch have ended."""
+        stretch = self.stretch
+        assert stretch is not None
+        steps = stretch[1]
+        missing = self.steps + steps - self.started
+        if missing > 0:
+            self.begin(missing)
+        self.steps += steps
+        self.context += steps * len(self.members)
+        history = self.history
+        history.last_s = self.done_s
+        if history.keep:
+            history.stretches.append(stretch)
+        self.stretch = None
+
+    def end_some(self, steps: int) -> float:
+        """Note that the first ``steps`` of the stretch have ended, which ends with the one after them; returns when
+        they did. Its end as a whole is the caller's."""
         stretch = self.stretch
         assert stretch is not None
         missing = self.steps + steps - self.started
@@ -221,23 +254,15 @@ class Lane:
             self.begin(missing)
         self.steps += steps
         self.context += steps * len(self.members)
-        if steps == stretch.steps:
-            self.history.add(stretch, self.done_s)
-            self.stretch = None
-            return
+        first, _, start_s, step_s, growth_s = stretch
         end_s = stretch.end_s(steps)
-        self.history.add(stretch._replace(steps=steps), end_s)
-        self.stretch = Stretch(
-            stretch.first + steps,
-            stretch.steps - steps,
-            end_s,
-            stretch.step_s + steps * stretch.growth_s,
-            stretch.growth_s,
-        )
+        self.history.add(Stretch(first, steps, start_s, step_s, growth_s), end_s)
+        self.stretch = Stretch(first + steps, 1, end_s, step_s + steps * growth_s, growth_s)
+        return end_s
 
     def renew_history(self) -> None:
         """Begin a new history; members' tokens so far stay in the old one."""
-        old, self.history = self.history, History()
+        old, self.history = self.history, History(keep=self.history.keep)
         self.history.last_s = old.last_s
         for seq in self.members:
             if self.steps > seq.since:

@@ -15,7 +15,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from roadworthy.twin.batch import Batch, Entry
-from roadworthy.twin.blocks import BlockPool
+from roadworthy.twin.blocks import NOTHING, BlockPool
 
 if TYPE_CHECKING:
     from roadworthy.twin.config import TwinConfig
@@ -240,18 +240,19 @@ class Scheduler:
                 passed += 1
                 continue
             known = seq.prompt_tokens + seq.generated
-            hit = pool.find(seq.holding, known)
+            hit = pool.find(seq.holding, known) if pool.caching else NOTHING
             seq.junction = hit.junction
             computed = hit.tokens + hit.loaded
             tokens = known - computed
-            drafts = self._padding(tokens, computed, batch)
+            drafts = self._padding(tokens, computed, batch) if self._draft_tokens else 0
             if drafts:
                 if tokens + drafts > budget:
                     return
                 tokens += drafts
             if 0 < long_tokens < tokens:
                 tokens = long_tokens
-            tokens = min(tokens, budget)
+            if tokens > budget:
+                tokens = budget
             if self._block_tokens:
                 tokens = self._to_a_boundary(seq, computed, tokens)
                 if not tokens:
@@ -261,7 +262,7 @@ class Scheduler:
                 hit,
                 new_tokens=hit.loaded + tokens,
                 tokens=known,
-                lookahead=self._lookahead_of(computed + tokens),
+                lookahead=self._lookahead_of(computed + tokens) if self._lookahead else 0,
             ):
                 self.head_blocked = not pool.states  # a state that is being written can be read in the next step
                 return
@@ -277,7 +278,7 @@ class Scheduler:
 
     def _padding(self, tokens: int, hit_tokens: int, batch: Batch) -> int:
         """Drafts that stand for nothing, with which a request that lacks one token joins a step of verifications."""
-        if not self._draft_tokens or tokens != 1 or batch.has_prefill or not (batch.entries or hit_tokens):
+        if tokens != 1 or batch.has_prefill or not (batch.entries or hit_tokens):
             return 0
         return self._draft_tokens if hit_tokens + self._draft_tokens + 2 <= self._max_model_len else 0
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from roadworthy.twin.config import TwinConfig
     from roadworthy.twin.requests import FinishReason, Sequence
 
-Detail = Literal["tokens", "requests"]
+Detail = Literal["tokens", "requests", "ends"]
 
 
 class Steps:
@@ -37,6 +37,7 @@ class Steps:
         self.on_scheduled: Callable[[], None] | None = None
         """Called each time a step has been scheduled; for tests, which then look inside."""
         self._tell_tokens = detail == "tokens"
+        self._keep_times = detail == "requests"
         self._lanes = repeat_steps and not config.async_scheduling and not config.draft_tokens
         self._scheduler = Scheduler(config)
         self._sequences: dict[str, Sequence] = {}
@@ -76,14 +77,15 @@ class Steps:
             drop = stretch.steps - ended - 1
             if drop:
                 self._steps -= drop
-                self._busy_s -= stretch.end_s(stretch.steps) - stretch.end_s(ended + 1)
-                flight.stretch = stretch = stretch._replace(steps=ended + 1)
-                flight.done_s = stretch.end_s(ended + 1)
-                self._stage_free_s[0] = flight.done_s  # only one stage looks ahead
+                done_s = stretch.end_s(ended + 1)
+                self._busy_s -= stretch.end_s(stretch.steps) - done_s
+                flight.done_s = self._stage_free_s[0] = done_s  # only one stage looks ahead
             if ended:
-                self._count_decoded(flight, stretch.start_s, stretch.end_s(ended), ended)
-                flight.end(ended)
+                end_s = flight.end_some(ended)
+                self._count_decoded(flight, stretch.start_s, end_s, ended)
                 flight.begin(1)
+            elif drop:
+                flight.stretch = Stretch(stretch.first, 1, stretch.start_s, stretch.step_s, stretch.growth_s)
 
     # -- forming steps ---------------------------------------------------------------------------------------------
 
@@ -95,6 +97,8 @@ class Steps:
                 if ready is not None:
                     begun = self._begin_lane_step(ready, now_s)
                     if begun:
+                        if self._places == 1:
+                            return
                         lane = None
                         continue
                     if begun is None:
@@ -121,6 +125,12 @@ class Steps:
         not fit into one, or blocks are short."""
         scheduler = self._scheduler
         prefilling = scheduler.prefilling
+        if (
+            lane is not None
+            and len(lane.members) == len(scheduler.running)  # so there is no prompt and no other step under way
+            and not scheduler.pool.slack_blocks
+        ):
+            return lane
         if len(prefilling) > 1 or (prefilling and next(reversed(scheduler.running)) not in prefilling):
             return None
         pool = scheduler.pool
@@ -134,18 +144,21 @@ class Steps:
             free -= self._sampling()
         members = len(lane.members) if lane is not None else 0
         if members == free:
-            if lane is None:
-                lane, self._spare_lane = self._spare_lane or Lane(pool), None
-            return lane
+            return self._lane_or_spare(lane)
         loose = [
             seq for seq in scheduler.running if seq.lane is None and not seq.in_flight and not seq.unfinished_prefill
         ]
         if pool.free_blocks < len(loose) * (1 + pool.slack_blocks):
             return None
-        if lane is None:
-            lane, self._spare_lane = self._spare_lane or Lane(pool), None
+        lane = self._lane_or_spare(lane)
         for seq in loose:
             lane.join(seq)
+        return lane
+
+    def _lane_or_spare(self, lane: Lane | None) -> Lane:
+        if lane is None:
+            lane = self._spare_lane or Lane(self._scheduler.pool, keep_times=self._keep_times)
+            self._spare_lane = None
         return lane
 
     def _begin_lane_step(self, lane: Lane, now_s: float) -> bool | None:
@@ -154,43 +167,41 @@ class Steps:
         scheduler, pool = self._scheduler, self._scheduler.pool
         if pool.slack_blocks:
             lane.slide()
-        members, needs = len(lane.members), lane.needs()
+        members, needs = len(lane.members), lane.needs_next()
         budget = scheduler.budget_tokens - members
-        if budget < 0 or needs > pool.free_blocks:
+        if budget < 0 or (needs > pool.unused_blocks and needs > pool.free_blocks):
             return False
         scheduler.begin_step()
-        entries: dict[Sequence, Entry] = {}
-        load_s = 0.0
         if scheduler.prefilling or scheduler.waiting:
             batch = Batch()
-            entries = batch.entries
             if scheduler.prefilling:
                 (seq,) = scheduler.prefilling
                 tokens = scheduler.tokens_of(seq, budget, scheduler.long_tokens())
                 if tokens > 0 and needs + scheduler.lacks(seq, tokens) > pool.free_blocks:
                     return False
-                lane.begin(1)
+                lane.begin_next(needs)
                 if tokens > 0:
                     scheduler.grow(seq, tokens)
                     scheduler.put(batch, seq, tokens)
                     budget -= tokens
             else:
-                lane.begin(1)
+                lane.begin_next(needs)
             if scheduler.waiting:
                 scheduler.admit_waiting(now_s, budget, batch)
-            scheduler.count_computed(batch)
-            load_s = batch.loaded_tokens * self._load_s
+            lane.entries = entries = batch.entries
+            if entries:
+                scheduler.count_computed(batch)
+                self._launch_lane(lane, members, now_s, batch.loaded_tokens * self._load_s)
+                return True
         elif members:
-            lane.begin(1)
-        if not members and not entries:
+            lane.begin_next(needs)
+        if not members:
             lane.started = lane.steps
             return None
-        lane.entries = entries
-        self._launch_lane(lane, now_s, load_s)
+        self._launch_lane(lane, members, now_s, 0.0)
         return True
 
-    def _launch_lane(self, lane: Lane, now_s: float, load_s: float) -> None:
-        members = len(lane.members)
+    def _launch_lane(self, lane: Lane, members: int, now_s: float, load_s: float) -> None:
         context = lane.context + members
         if lane.entries:
             prompts, pairs, decodes, more = load_of(lane.entries)
@@ -200,10 +211,10 @@ class Steps:
             step_s = self._seconds(0, 0, members, context)
             steps, growth_s = self._look_ahead(lane, members, context, step_s)
         if self._stages == 1:
-            start_s = now_s
-            lane.stretch = stretch = Stretch(lane.steps + 1, steps, start_s, step_s, growth_s)
-            lane.done_s = self._stage_free_s[0] = start_s + step_s if steps == 1 else stretch.end_s(steps)
-            self._busy_s += lane.done_s - start_s
+            lane.stretch = stretch = Stretch(lane.steps + 1, steps, now_s, step_s, growth_s)
+            lane.done_s = done_s = now_s + step_s if steps == 1 else stretch.end_s(steps)
+            self._stage_free_s[0] = done_s
+            self._busy_s += done_s - now_s
         else:
             lane.done_s = self._through_stages(step_s, now_s)
             lane.stretch = Stretch(lane.steps + 1, 1, now_s, lane.done_s - now_s, 0.0)
@@ -215,20 +226,22 @@ class Steps:
     def _look_ahead(self, lane: Lane, members: int, context: int, step_s: float) -> tuple[int, float]:
         """How many steps can be one event, and by how much each is longer than the one before."""
         scheduler = self._scheduler
-        if self._stages > 1 or self._tell_tokens or scheduler.prefilling or scheduler.may_admit:
+        waiting = scheduler.waiting
+        if self._stages > 1 or self._tell_tokens or scheduler.prefilling or (waiting and not scheduler.head_blocked):
             return 1, 0.0
         steps = lane.next_end() - lane.steps
         if steps == 1:
             return 1, 0.0
-        free = scheduler.pool.free_blocks
-        if scheduler.pool.slack_blocks:
+        pool = scheduler.pool
+        free = pool.free_blocks
+        if pool.slack_blocks:
             slide = lane.next_slide()
             if slide is not None:
                 steps = min(steps, slide - lane.steps)
-            free -= members * (len(scheduler.pool.growing) + scheduler.pool.slack_reserve)
-            if lane.needs_at_most(steps) > free or (scheduler.waiting and not scheduler.seats_taken):
+            free -= members * (len(pool.growing) + pool.slack_reserve)
+            if lane.needs_at_most(steps) > free or (waiting and not scheduler.seats_taken):
                 return 1, 0.0  # the next step may need a closer look
-        elif scheduler.waiting and not scheduler.seats_taken and scheduler.head_may_hit_more():
+        elif waiting and not scheduler.seats_taken and scheduler.head_may_hit_more():
             return 1, 0.0
         elif lane.needs_at_most(steps) > free:
             while steps > 1 and lane.needs(steps - 1) > free:
@@ -273,7 +286,6 @@ class Steps:
         if (
             stretch is None
             or stretch.steps > 1
-            or lane.entries
             or not lane.members
             or self._tell_tokens
             or scheduler.prefilling
@@ -282,7 +294,8 @@ class Steps:
         ):
             return False
         pool, members = scheduler.pool, len(lane.members)
-        spare = pool.free_blocks - lane.needs()
+        needs = lane.needs_next()
+        spare = pool.free_blocks - needs
         if pool.slack_blocks:
             slide = lane.next_slide()
             if slide is not None and slide <= lane.steps + 1:
@@ -298,12 +311,12 @@ class Steps:
         if known != len(scheduler.running):
             return False
         self._count_decoded(lane, stretch.start_s, at_s, 1)
-        lane.end(1)
+        lane.end()
         if len(lane.history.stretches) >= LONG_HISTORY:
             lane.renew_history()
         scheduler.begin_step()
-        lane.begin(1)
-        self._launch_lane(lane, at_s, 0.0)
+        lane.begin_next(needs)
+        self._launch_lane(lane, members, at_s, 0.0)
         return True
 
     # -- ending steps ----------------------------------------------------------------------------------------------
@@ -318,7 +331,7 @@ class Steps:
         stretch = lane.stretch
         assert stretch is not None
         self._count_decoded(lane, stretch.start_s, at_s, stretch.steps)
-        lane.end(stretch.steps)
+        lane.end()
         if self._tell_tokens:
             ending = self._ended(lane, at_s)
             outputs.extend([Output(seq.request.id, at_s, ending.get(seq)) for seq in (*ending, *lane.members)])
@@ -348,11 +361,18 @@ class Steps:
         """Account for a step that ended: who has a token, who is done, and who decodes in ``lane`` from now on."""
         scheduler = self._scheduler
         slack = scheduler.pool.slack_blocks
+        ends_only = not self._keep_times and not self._tell_tokens
         for seq, entry in entries.items():
             if lane is not None and not seq.stale and not entry.drafts:  # all there is to a plain prompt
                 seq.in_flight -= entry.tokens
                 if entry.samples:
-                    self._tokens(seq, 1, at_s)
+                    if seq.generated or not ends_only:
+                        self._tokens(seq, 1, at_s)
+                    else:  # the same of a first token that need not be noted
+                        self._generation_tokens += 1
+                        self._prompt_tokens += seq.prompt_tokens
+                        seq.first_token_s = seq.last_s = at_s
+                        seq.generated = 1
                     if seq.generated == seq.limit:
                         outputs.append(Output(seq.request.id, at_s, self._finish(seq, at_s)))
                         continue
@@ -387,7 +407,7 @@ class Steps:
             self.gaps.add(0.0, tokens - 1)
         seq.last_s = at_s
         seq.generated += tokens
-        if not self._tell_tokens:
+        if self._keep_times:
             seq.times.extend([at_s] * tokens)
 
     def _accepted(self, seq: Sequence, entry: Entry) -> int:
@@ -409,5 +429,5 @@ class Steps:
             seq.first_token_s,
             at_s,
             seq.preemptions,
-            NO_TIMES if self._tell_tokens else TokenTimes(tuple(seq.times)),
+            TokenTimes(tuple(seq.times)) if self._keep_times else NO_TIMES,
         )

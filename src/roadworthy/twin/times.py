@@ -42,17 +42,23 @@ class Stretch(NamedTuple):
 
 
 class History:
-    """The stretches of one row of steps, in order; ``last_s`` is when the last step ended."""
+    """The stretches of one row of steps, in order; ``last_s`` is when the last step ended.
 
-    __slots__ = ("last_s", "stretches")
+    Args:
+        keep: keep the stretches; without, only ``last_s`` is known.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("keep", "last_s", "stretches")
+
+    def __init__(self, *, keep: bool = True) -> None:
+        self.keep = keep
         self.last_s = -math.inf
         self.stretches: list[Stretch] = []
 
     def add(self, stretch: Stretch, end_s: float) -> None:
         """Add the stretch that ended at ``end_s``."""
-        self.stretches.append(stretch)
+        if self.keep:
+            self.stretches.append(stretch)
         self.last_s = end_s
 
     def between(self, after: int, to: int) -> list[Stretch]:
@@ -135,6 +141,12 @@ class TokenTimes:
 NO_TIMES: Final = TokenTimes(())
 
 
+_floor, _log = math.floor, math.log
+_LOG_RATIO: Final = math.log(1.01)
+_NO_GAP: Final = -(1 << 30)
+"""The bucket of gaps of nothing: tokens that came together."""
+
+
 class GapHistogram:
     """Gaps between tokens over all requests: exact in count and sum, percentiles within half a per cent.
 
@@ -142,7 +154,6 @@ class GapHistogram:
     """
 
     RATIO: Final = 1.01
-    _LOG: Final = math.log(RATIO)
 
     __slots__ = ("buckets", "count", "sum_s")
 
@@ -153,8 +164,9 @@ class GapHistogram:
 
     def add(self, gap_s: float, count: int) -> None:
         """``count`` gaps of ``gap_s``."""
-        bucket = math.floor(math.log(gap_s) / self._LOG) if gap_s > 0 else -(1 << 30)
-        self.buckets[bucket] = self.buckets.get(bucket, 0) + count
+        bucket = _floor(_log(gap_s) / _LOG_RATIO) if gap_s > 0 else _NO_GAP
+        buckets = self.buckets
+        buckets[bucket] = buckets.get(bucket, 0) + count
         self.count += count
         self.sum_s += gap_s * count
 
@@ -173,5 +185,5 @@ class GapHistogram:
         for bucket in sorted(self.buckets):
             seen += self.buckets[bucket]
             if seen >= rank:
-                return self.RATIO ** (bucket + 0.5) if bucket > -(1 << 30) else 0.0
+                return self.RATIO ** (bucket + 0.5) if bucket > _NO_GAP else 0.0
         raise AssertionError("the buckets add up to the count")
