@@ -4,6 +4,10 @@ A signal names literals, one of which any line that carries it must contain. A l
 hexadecimal letters taken out, a million lines are a few hundred shapes. Each shape is looked at once; what it can mean
 is remembered, and lines of a shape that means nothing are never decoded. Taking the same characters out of the literals
 keeps the test necessary: a literal that is in a line is, so reduced, in the reduced line.
+
+Where every line is of a shape of its own, as when prompts are logged, its words still repeat. The longest word of a
+literal must be part of a word of the line, so a line is searched for those literals alone that one of its words calls
+for; which those are is remembered for each word.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ import re
 from collections import defaultdict, deque
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from roadworthy.diagnose.anatomy import writer_of
 from roadworthy.diagnose.values import Clue, Line
@@ -20,14 +24,16 @@ from roadworthy.diagnose.values import Clue, Line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+Meaning = TypeVar("Meaning")
+
 KEEP_FIRST = 100
 KEEP_LAST = 100
 """Clues kept of one signal in one file, from its start and from its end; the rest is counted. The first can be causes,
 the last say how it stands."""
 
-SHAPES_BYTES = 24 * 2**20
-SHAPE_COSTS_BYTES = 120
-"""Of shapes kept before the memory of them starts anew; each costs this much besides its own bytes."""
+REMEMBERED_BYTES = 16 * 2**20
+ENTRY_BYTES = 120
+"""Of shapes, and of words, kept before the memory of them starts anew; each costs so much besides its own bytes."""
 
 VARIABLE = b"0123456789abcdefABCDEF"
 """What differs between lines of one shape: numbers, identifiers, addresses."""
@@ -98,27 +104,33 @@ def signal(name: str, literals: str, pattern: str = "", *, unless: str = "", mul
     return Signal(name=name, literals=tuple(literals.split(" | ")), pattern=pattern, unless=unless, multiline=multiline)
 
 
+Called = tuple[tuple[bytes, Signal], ...]
+"""Reduced literals, each with its signal."""
+
+
 class SignalIndex:
     """Signals by literal, so that a line is read by those alone that could mean it."""
 
     def __init__(self, signals: Iterable[Signal]) -> None:
-        self._reduced: list[tuple[bytes, Signal]] = []
+        by_word: dict[bytes, list[tuple[bytes, Signal]]] = defaultdict(list)
         self._short: list[tuple[bytes, Signal]] = []
         for one in signals:
             for literal in one.literals:
                 reduced = literal.encode().translate(None, VARIABLE)
                 if len(reduced) >= SHORT:
-                    self._reduced.append((reduced, one))
+                    by_word[max(reduced.split(), key=len)].append((reduced, one))
                 else:
                     self._short.append((literal.encode(), one))
-        self._shapes: dict[bytes, tuple[Signal, ...]] = {}
-        self._held_bytes = 0
+        self._by_word = {word: tuple(called) for word, called in by_word.items()}
+        self._any_word = re.compile(alternation(self._by_word))
+        self._shapes = _Memory[tuple[Signal, ...]]()
+        self._words = _Memory[Called]()
 
     def candidates(self, chunk: bytes) -> Iterator[tuple[int, tuple[Signal, ...]]]:
         """(index of the line, signals that it may carry) for the lines of ``chunk`` that may carry any."""
-        shapes = self._shapes
+        known = self._shapes.known
         for index, shape in enumerate(chunk.translate(None, VARIABLE).split(b"\n")):
-            found = shapes.get(shape)
+            found = known.get(shape)
             if found is None:
                 found = self._meaning(shape)
             if found:
@@ -135,15 +147,67 @@ class SignalIndex:
     def _meaning(self, shape: bytes) -> tuple[Signal, ...]:
         if len(shape) > LINE_LIMIT_BYTES:  # as much as of the line is read; the rest may be megabytes
             shape = shape[:LINE_LIMIT_BYTES]
-            if (known := self._shapes.get(shape)) is not None:
+            if (known := self._shapes.known.get(shape)) is not None:
                 return known
-        found = tuple(dict.fromkeys(one for literal, one in self._reduced if literal in shape))
-        self._held_bytes += len(shape) + SHAPE_COSTS_BYTES
-        if self._held_bytes > SHAPES_BYTES:
-            self._shapes.clear()
-            self._held_bytes = len(shape)
-        self._shapes[shape] = found
-        return found
+        words = shape.split()
+        calls = self._words.known
+        called: dict[tuple[bytes, Signal], None] = {}
+        for word in words:
+            some = calls.get(word)
+            if some is None:
+                some = self._words.keep(word, self._called_by(word))
+            if some:
+                called.update(dict.fromkeys(some))
+        found = tuple(dict.fromkeys(one for literal, one in called if literal in shape)) if called else ()
+        return self._shapes.keep(shape, found)
+
+    def _called_by(self, word: bytes) -> Called:
+        """Literals whose longest word is part of ``word``."""
+        if self._any_word.search(word) is None:
+            return ()
+        return tuple(pair for part, called in self._by_word.items() if part in word for pair in called)
+
+
+class _Memory(Generic[Meaning]):
+    """What bytes mean, within bounds."""
+
+    def __init__(self) -> None:
+        self.known: dict[bytes, Meaning] = {}
+        self._held_bytes = 0
+
+    def keep(self, key: bytes, meaning: Meaning) -> Meaning:
+        self._held_bytes += len(key) + ENTRY_BYTES
+        if self._held_bytes > REMEMBERED_BYTES:
+            self.known.clear()
+            self._held_bytes = 0
+        self.known[key] = meaning
+        return meaning
+
+
+def alternation(words: Iterable[bytes]) -> bytes:
+    """A pattern that finds any of ``words``, with what beginnings have in common written once: tried letter by letter,
+    not word by word."""
+    tree: dict[int, Any] = {}
+    for word in words:
+        at = tree
+        for letter in word:
+            if at.get(_END):
+                break  # a shorter word is its beginning
+            at = at.setdefault(letter, {})
+        else:
+            at.clear()
+            at[_END] = True
+    return _branches(tree)
+
+
+_END = -1
+
+
+def _branches(tree: Mapping[int, Any]) -> bytes:
+    if not tree or _END in tree:
+        return b""
+    parts = [re.escape(bytes((letter,))) + _branches(rest) for letter, rest in sorted(tree.items())]
+    return parts[0] if len(parts) == 1 else b"(?:" + b"|".join(parts) + b")"
 
 
 @dataclass(slots=True)

@@ -194,7 +194,7 @@ CAUSES = (
             sign("gpu.listed", 0.2, "The host lists {name}."),
             sign("dev.nvidia-missing", 0.5, "/dev/nvidia* does not exist inside."),
         ),
-        against=(sign("nvml.mismatch", 0.8), sign("cuda.device-lost", 0.7), sign("cuda.driver-too-old", 0.7), sign("cuda.error-802", 0.7)),
+        against=(sign("nvml.mismatch", 0.8), sign("cuda.device-lost", 0.7), sign("cuda.driver-too-old", 0.7), sign("cuda.error-802", 0.7), sign("engine.started", 0.5), sign("engine.served", 0.5)),
         needs=("cuda.no-device", "k8s.runtime", "nvml.unknown-error"),
         explains=("engine.*",),
         confirm="nvidia-smi works on the host and not inside the container.",

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from roadworthy.diagnose.joins.network import derived
+from roadworthy.diagnose.scan import DUMP, DUMP_LEAST_CHARS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,8 +97,8 @@ HYBRID_LAYERS = re.compile(
 )
 
 TIME_IN_PROMPT = re.compile(
-    r"(?:[Cc]urrent (?:system |local )?(?:[Tt]ime|[Dd]ate)|[Tt]imestamp|[Tt]oday is|nonce|request[_ ]id|uuid|[Nn]ow:|"
-    r"session[_ ]id|trace[_ ]id|tool[_ ]order|shuffl)"
+    r"(?:[Cc]urrent (?:system |local )?(?:[Tt]ime|[Dd]ate)|[Tt]imestamp\b(?! group)|[Tt]oday is|nonce|"
+    r"request[_ ]id|uuid|[Nn]ow:|session[_ ]id|trace[_ ]id|tool[_ ]order|shuffl)"
 )
 
 
@@ -106,6 +107,8 @@ def _prompts(document: Document) -> Iterator[Clue]:
     digests: dict[str, int] = defaultdict(int)
     first_line = None
     for line in document.numbered():
+        if len(line.text) > DUMP_LEAST_CHARS and DUMP.search(line.text[:DUMP_LEAST_CHARS]):
+            continue
         if found := re.search(r"(?:system|prompt|prefix)_?(?:sha|hash|digest|md5)=(?P<digest>\w+)", line.text):
             digests[found["digest"]] += 1
             first_line = first_line or line

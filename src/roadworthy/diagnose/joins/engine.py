@@ -59,6 +59,9 @@ def statistics(book: ClueBook) -> Iterator[Clue]:
 
 
 STARVED_TO = 1 / 3
+STOPPED_TO = 1 / 8
+"""In an engine's own lines, where a wave of ordinary prompts also takes most of the steps for a while."""
+
 PREFILL_PER_S = 1000.0
 """Prompt tokens a second from which a step's budget is mostly prompt."""
 
@@ -72,10 +75,10 @@ def _starved(some: list[Clue]) -> Iterator[Clue]:
         running = _rate(during, "running")
         before = [
             one for one in some[:at]
-            if _rate(one, "running") >= max(2.0, running / 1.5) and _rate(one, "output_per_s") * STARVED_TO > slow
+            if _rate(one, "running") >= max(2.0, running / 1.5) and _rate(one, "output_per_s") * STOPPED_TO > slow
             and _rate(one, "prompt_per_s") < read / 4
         ]  # fmt: skip
-        after = [one for one in some[at + 1 :] if _rate(one, "output_per_s") * STARVED_TO > slow]
+        after = [one for one in some[at + 1 :] if _rate(one, "output_per_s") * STOPPED_TO > slow]
         if before and after:
             yield derived(
                 during, "decode.starved-by-prefill", before[-1], during=f"{slow:g} tokens/s",
@@ -180,6 +183,17 @@ def streams(book: ClueBook) -> Iterator[Clue]:
         yield derived(clue, "stream.burst" if int(clue.value("events")) >= EVENTS_OF_A_BURST else "stream.steady")
 
 
+def compiling(book: ClueBook) -> Iterator[Clue]:
+    """``jit.stalled``: kernels are built and something waited for too long; building alone is every first start."""
+    built = book.first("jit.build", "jit.empty-cache")
+    waited = book.first(
+        "warmup.timeout", "startup.timeout", "engine.hang-detector", "engine.execute-timeout",
+        "engine.shm-broadcast-wait", "collective.watchdog-*", "k8s.liveness-*", "engine.stalled",
+    )  # fmt: skip
+    if built is not None and waited is not None:
+        yield derived(built, "jit.stalled", waited)
+
+
 def weights(book: ClueBook) -> Iterator[Clue]:
     """Loading that is far slower than a disk, and a load that took long."""
     for clue in reversed(book.all("weights.loading")):
@@ -200,4 +214,4 @@ def weights(book: ClueBook) -> Iterator[Clue]:
         yield derived(waits[-1], "weights.stall-after-load", loaded[0])
 
 
-JOINS = (streams, statistics, batches, starved_streams, weights)
+JOINS = (streams, statistics, batches, starved_streams, compiling, weights)

@@ -10,7 +10,7 @@ SIGNALS = (
            r"(?:[Nn]ode(?: with node id:?)? ?(?P<node>[0-9a-f]{6,})?.*)?(?:marked (?:as )?dead|miss(?:ed|ing) too many heartbeats|failed the health check|[Hh]ealth check failed)", unless="pod|container|probe"),
     signal("ray.heartbeat-late", "Last heartbeat was sent", r"Last heartbeat was sent (?P<late_ms>\d+) ms ago"),
     signal("ray.raylet-exited", "Raylet is terminated | The raylet fate shares | Raylet could not connect | Ray agent failed | raylet died | raylet process exited | agent process | The raylet exited | agent exited | Raylet exited | raylet has died | dashboard_agent",
-           r"(?:[Rr]aylet.*(?:terminat|died|exit|fail|lost)|agent.*(?:exited|failed|died|fate)|fate shares|could not connect)"),
+           r"(?:[Rr]aylet.*(?:terminat|died|exit|fail|lost)|agent.*(?:exited|failed|died|fate)|fate shares|could not connect)", unless="exit code 0\\b|EXPECTED_TERMINATION|graceful"),
     signal("ray.gcs-lost", "Failed to connect to GCS | failed to connect to the GCS | GCS may have been killed | Lost connection to GCS | gcs_rpc_client"),
     signal("ray.memory-kill", "killed due to memory pressure | memory usage threshold | OutOfMemoryError: Task was killed | Memory on the node",
            r"(?:(?P<workers>\d+) Workers? \(tasks / actors\) killed|(?P<used>[\d.]+)GB / (?P<total>[\d.]+)GB \((?P<ratio>[\d.]+)\)|memory pressure|memory usage threshold|killed due to the node running low)"),

@@ -6,7 +6,7 @@ from roadworthy.diagnose.scan import signal
 
 SIGNALS = (
     signal("args.high-utilization", "gpu-memory-utilization | gpu_memory_utilization", r"gpu[-_]memory[-_]utilization[ =]+(?P<value>0\.9[4-9]\d*|1\.0)"),
-    signal("jit.empty-cache", "empty | cold", r"(?:cache.{0,40}(?:is )?(?:empty|cold)|(?:empty|cold).{0,20}cache|total 0$)"),
+    signal("jit.empty-cache", "empty | cold", r"(?:\bcaches?\b.{0,40}\b(?:is )?(?:empty|cold)\b|\b(?:empty|cold)\b.{0,20}\bcaches?\b|total 0$)", unless="[Pp]refix|KV|kv[_ ]cache"),
     signal("router.round-robin", "ROUND_ROBIN | round_robin | round-robin | round robin | roundrobin | least_conn | random lb", r"(?P<policy>ROUND_ROBIN|round[_ -]?robin|least_conn)"),
     signal("rate.below-possible", "ould be ", r"==\(\s*(?P<width>\d+X)\s+(?P<rate>[\d.]+) Gbps.*\( *Could be (?P<wanted>[\d.]+) Gbps *\)"),
     signal("router.local-store", "in-memory | per-replica | local store | not shared", r"(?:affinity|session|sticky|store|hash).{0,60}(?:in-memory|per[- ]replica|local|not shared)"),
