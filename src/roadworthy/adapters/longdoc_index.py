@@ -22,9 +22,11 @@ from roadworthy.longdoc.lexical import LexicalIndex, build_lexical
 from roadworthy.longdoc.search import SearchIndex, is_chinese
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from roadworthy.adapters.longdoc_store import DocumentStore
 
-PREFIX = "index-6-"
+PREFIX = "index-7-"
 """With the version of the format."""
 
 _PLACES = ("ids", "documents", "beside", "chinese")
@@ -62,21 +64,31 @@ def build_index(store: DocumentStore) -> SearchIndex:
         chinese.append(is_chinese(start))
         headings.append((document, path))
         vectors.append(vector)
-    numbers = max((len(one) // 4 for one in vectors if one), default=0)
-    dense = None
-    if numbers:
-        present = numpy.array([one is not None and len(one) == 4 * numbers for one in vectors])
-        matrix = numpy.zeros((len(ids), numbers), dtype=numpy.float32)
-        for place, one in enumerate(vectors):
-            if present[place] and one is not None:
-                matrix[place] = numpy.frombuffer(one, dtype="<f4")
-        dense = build_dense(matrix, present)
+    served: list[bytes | None] = [None] * len(ids)
+    place_of = {unit_id: place for place, unit_id in enumerate(ids)}
+    for unit_id, vector in store.served.rows():
+        served[place_of[unit_id]] = vector
     beside = [before == after for before, after in pairwise(headings)]
     return SearchIndex(
         ids=numpy.array(ids, dtype=numpy.int64), lexical=build_lexical(tuple(store.term_counts())),
         documents=numpy.unique([one[0] for one in headings], return_inverse=True)[1].astype(numpy.int64),
-        beside=numpy.array(beside, dtype=numpy.bool_), chinese=numpy.array(chinese, dtype=numpy.bool_), dense=dense,
+        beside=numpy.array(beside, dtype=numpy.bool_), chinese=numpy.array(chinese, dtype=numpy.bool_),
+        dense=_dense(vectors), served=_dense(served),
+        trust=store.served.trust(),
     )  # fmt: skip
+
+
+def _dense(vectors: Sequence[bytes | None]) -> DenseIndex | None:
+    """None where no unit has a vector."""
+    numbers = max((len(one) // 4 for one in vectors if one), default=0)
+    if not numbers:
+        return None
+    present = numpy.array([one is not None and len(one) == 4 * numbers for one in vectors])
+    matrix = numpy.zeros((len(vectors), numbers), dtype=numpy.float32)
+    for place, one in enumerate(vectors):
+        if present[place] and one is not None:
+            matrix[place] = numpy.frombuffer(one, dtype="<f4")
+    return build_dense(matrix, present)
 
 
 def _write(index: SearchIndex, folder: Path) -> None:
@@ -87,9 +99,15 @@ def _write(index: SearchIndex, folder: Path) -> None:
             numpy.save(made / f"{name}.npy", getattr(index, name))
         for name in _LEXICAL:
             numpy.save(made / f"{name}.npy", getattr(index.lexical, name))
-        for name in _DENSE if index.dense is not None else ():
-            numpy.save(made / f"{name}.npy", getattr(index.dense, name))
-        (made / "about.json").write_text(json.dumps({"units": len(index.ids), "vectors": index.dense is not None}))
+        embeddings = {"bundled": index.dense, "served": index.served}
+        for kind, dense in embeddings.items():
+            for name in _DENSE if dense is not None else ():
+                numpy.save(made / f"{kind}-{name}.npy", getattr(dense, name))
+        about = {
+            "units": len(index.ids), "trust": index.trust,
+            "vectors": [kind for kind, dense in embeddings.items() if dense is not None],
+        }  # fmt: skip
+        (made / "about.json").write_text(json.dumps(about))
         with suppress(OSError):  # there already: the other process was quicker, and made the same
             made.rename(folder)
     finally:
@@ -104,8 +122,13 @@ def _read(folder: Path) -> SearchIndex:
         array = numpy.load(path, mmap_mode="r") if path.stat().st_size > 4096 else numpy.load(path)
         return numpy.asarray(array)
 
+    def dense(kind: str) -> DenseIndex | None:
+        if kind not in about["vectors"]:
+            return None
+        return DenseIndex(**{name: mapped(f"{kind}-{name}") for name in _DENSE})  # type: ignore[arg-type]
+
     return SearchIndex(
         **{name: mapped(name) for name in _PLACES},  # type: ignore[arg-type]
         lexical=LexicalIndex(**{name: mapped(name) for name in _LEXICAL}, size=about["units"]),  # type: ignore[arg-type]
-        dense=DenseIndex(**{name: mapped(name) for name in _DENSE}) if about["vectors"] else None,  # type: ignore[arg-type]
-    )
+        dense=dense("bundled"), served=dense("served"), trust=tuple(about["trust"]),
+    )  # fmt: skip

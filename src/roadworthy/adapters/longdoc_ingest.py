@@ -11,6 +11,9 @@ from roadworthy.adapters.longdoc_store import digest_of
 from roadworthy.longdoc.lexical import count_terms
 from roadworthy.longdoc.pages import paged
 from roadworthy.longdoc.split import split
+from roadworthy.longdoc.tokens import count_tokens
+
+__all__ = ["count_tokens", "ingest"]
 
 if TYPE_CHECKING:
     import numpy
@@ -22,9 +25,6 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, int, int], None]
 """Hears of ``pages`` and of ``units embedded``, how many are done of how many."""
-
-BYTES_PER_TOKEN = {True: 3.0, False: 4.6}
-"""UTF-8 bytes of a token, Chinese and other text: a size for splitting, not a count for a bill."""
 
 
 def ingest(
@@ -57,7 +57,7 @@ def ingest(
     terms = count_terms(" ".join((*unit.path, unit.label, unit.title, unit.text)) for unit in units)
     # before the store is written to: embedding takes minutes, in which others would wait for it
     embedded = list(_vectors(units, progress)) if vectors else None
-    store.put(name, digest, len(read.text), units, terms, embedded)
+    store.put(name, digest, len(read.text), units, terms, embedded, page_starts=read.page_starts)
     return {
         "document": name, "outcome": "stored", "kind": read.kind, "pages": read.pages, "ocr_pages": read.ocr_pages,
         "unread_pages": read.unread_pages, "units": len(units), "vectors": vectors,
@@ -69,12 +69,6 @@ def _pages(progress: Progress | None) -> PagesDone | None:
     if progress is None:
         return None
     return lambda done, of: progress("pages", done, of)
-
-
-def count_tokens(text: str) -> int:
-    """About how many tokens ``text`` has."""
-    data = text.encode("utf-8", "replace")
-    return max(1, int(len(data) / BYTES_PER_TOKEN[len(data) > 1.8 * len(text)]))
 
 
 def _vectors(units: Sequence[Unit], progress: Progress | None) -> Iterator[NDArray[numpy.float32]]:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import statistics
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from roadworthy.adapters import embeddings
+from roadworthy.adapters.longdoc_embedder import REEMBED, Served
 from roadworthy.adapters.longdoc_index import open_index
+from roadworthy.adapters.longdoc_model import KEY_VARIABLE, ModelClient
+from roadworthy.adapters.longdoc_trust import RERANK_PROBES, RERANK_TEXTS, probe_of, sample, trust_in_reranker
 from roadworthy.core.errors import RoadworthyError, SpecError
 from roadworthy.longdoc.search import Searcher
 
@@ -13,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from roadworthy.adapters.longdoc_embedder import Floats
     from roadworthy.adapters.longdoc_store import DocumentStore
     from roadworthy.longdoc.converse import Library
     from roadworthy.longdoc.search import Hit, StoredUnit
@@ -24,27 +31,87 @@ WIDER = 20
 RERANKED = 48
 """Units that a reranker reads."""
 
-RANK_CONSTANT = 10
+RERANK_WEIGHT = 1.0
+"""Of a trusted reranker's standardised score beside that of the search."""
+
+FARTHEST = 2.5
+"""Spreads that a reranker's score counts at most, up or down."""
+
 MOST_READ = 6000
 """Characters of each."""
+
+
+def searcher_of(
+    store: DocumentStore, home: Path, *, served: Served | None = None, say: Callable[[str], None] = lambda _: None
+) -> Searcher:
+    """Search over ``store`` with every embedding that its vectors are of.
+
+    Args:
+        served: asked for questions' vectors; None asks where the library's vectors came from.
+        say: hears, once, when that endpoint is left out because it does not answer.
+
+    Raises, also from its searches:
+        SpecError: ``served`` is another embedding than the one that made the library's vectors.
+    """
+    known = store.served.model()
+    if served is not None and (known is None or known.identity != served.model.identity):
+        made = "has none of an endpoint" if known is None else f"are of {known.model}"
+        raise SpecError(f"the library's vectors {made}, not of {served.model.model}", hint=REEMBED)
+    ask = served
+    if ask is None and known is not None and known.url:
+        ask = Served(ModelClient(known.url, model=known.model, key=os.environ.get(KEY_VARIABLE)), known)
+    return Searcher(
+        open_index(store, home), store, embeddings.embed_question if embeddings.available() else None,
+        _Leniently(ask, say) if ask is not None else None,
+    )  # fmt: skip
+
+
+class _Leniently:
+    """A question's vector, or None from the first failure on: a search without it is better than none."""
+
+    def __init__(self, served: Served, say: Callable[[str], None]) -> None:
+        self._served: Served | None = served
+        self._say = say
+
+    def __call__(self, question: str) -> Floats | None:
+        if self._served is None:
+            return None
+        try:
+            return self._served.question(question)
+        except SpecError:
+            raise
+        except RoadworthyError as error:
+            self._say(f"searching without {self._served.model.model}: {error}")
+            self._served = None
+            return None
 
 
 class StoreLibrary:
     """The documents of ``store``, or those of them that are named.
 
+    Args:
+        served: the embedding behind an endpoint; None takes the one that the library's vectors are of.
+        say: hears when that one is left out.
+
     Raises:
         SpecError: nothing is stored, or not what is named.
     """
 
-    def __init__(self, store: DocumentStore, home: Path, documents: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        store: DocumentStore,
+        home: Path,
+        documents: Sequence[str] = (),
+        *,
+        served: Served | None = None,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
         stored = [one.name for one in store.documents()]
         if not stored:
             raise SpecError("nothing is stored yet", hint="roadworthy doc ingest FILE")
         self._store = store
         self._only = {_named(one, stored) for one in documents}
-        self._searcher = Searcher(
-            open_index(store, home), store, embeddings.embed_question if embeddings.available() else None
-        )
+        self._searcher = searcher_of(store, home, served=served, say=say)
 
     @property
     def documents(self) -> frozenset[str]:
@@ -68,8 +135,9 @@ class StoreLibrary:
 class Reranked:
     """``library`` with its best units read by a reranker beside the question.
 
-    Units that the question names by number stay first. The two orders are fused, the reranker's counting five times
-    the other's, so that a weak one cannot throw out what was found. One that fails is told of once and left out.
+    Units that the question names by number stay first. The reranker's scores are standardised, bounded and added to
+    those of the search, as far as it is trusted: with the first question it is asked for units whose own sentences are
+    known, and one that does not find them counts nothing. One that fails is told of once and left out.
 
     Args:
         scores: relevance of each text to a question, in order.
@@ -80,6 +148,7 @@ class Reranked:
     ) -> None:
         self._library, self._say = library, say
         self._scores: Callable[[str, Sequence[str]], Sequence[float]] | None = scores
+        self._trust: float | None = None
         self.by_ids, self.of_document = library.by_ids, library.of_document
 
     def search(self, question: str, *, limit: int) -> Sequence[Hit]:
@@ -91,15 +160,47 @@ class Reranked:
     def _ordered(self, question: str, hits: Sequence[Hit]) -> Sequence[Hit]:
         if self._scores is None or len(hits) < 2:
             return hits
+        read, rest = hits[:RERANKED], hits[RERANKED:]
         try:
-            scores = self._scores(question, [_read(hit.stored) for hit in hits])
+            if self._trust is None:
+                self._trust = self._judged(self._scores, read)
+            if self._trust == 0:
+                return hits
+            scores = self._scores(question, [_read(hit.stored) for hit in read])
         except RoadworthyError as error:
             self._say(f"the reranker is left out: {error}")
             self._scores = None
             return hits
-        places = sorted(range(len(hits)), key=lambda place: -scores[place])
-        fused = {place: 5 / (RANK_CONSTANT + rank) + 1 / (RANK_CONSTANT + place) for rank, place in enumerate(places)}
-        return [hits[place] for place in sorted(fused, key=lambda place: -fused[place])]
+        theirs = _spread(scores)
+        ours = _spread([hit.score for hit in read])
+        weight = RERANK_WEIGHT * self._trust
+        joined = [one + weight * max(-FARTHEST, min(FARTHEST, other)) for one, other in zip(ours, theirs, strict=True)]
+        order = sorted(range(len(read)), key=lambda place: -joined[place])
+        # scores go down the list, as everywhere: each place keeps the score that stood there
+        return [*(replace(read[one], score=read[place].score) for place, one in enumerate(order)), *rest]
+
+    def _judged(self, scores: Callable[[str, Sequence[str]], Sequence[float]], hits: Sequence[Hit]) -> float:
+        """How far the reranker is trusted, by what it says of units that were found."""
+        probes: list[tuple[str, Sequence[str], int]] = []
+        for place in sample(range(len(hits)), RERANK_PROBES):
+            wanted = probe_of(hits[place].stored)
+            others = [hits[(place + step) % len(hits)] for step in range(1, min(RERANK_TEXTS, len(hits)))]
+            if wanted:
+                answer = len(probes) % (len(others) + 1)
+                texts = [_read(one.stored) for one in others]
+                texts.insert(answer, _read(hits[place].stored))
+                probes.append((wanted, texts, answer))
+        trust = trust_in_reranker(probes, scores)
+        if trust < 1:
+            counts = "does not count" if trust == 0 else f"counts {trust:.0%}"
+            self._say(f"the reranker {counts}: it is not sure to find a unit by its own sentence")
+        return trust
+
+
+def _spread(scores: Sequence[float]) -> list[float]:
+    """Zero mean and unit spread; zeros where all are alike."""
+    mean, spread = statistics.fmean(scores), statistics.pstdev(scores)
+    return [(one - mean) / spread if spread > 1e-9 else 0.0 for one in scores]
 
 
 def _read(stored: StoredUnit) -> str:

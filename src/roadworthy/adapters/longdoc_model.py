@@ -5,9 +5,12 @@ Beside chat there are the two plugs of search, ``/v1/embeddings`` and ``/v1/rera
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
+import math
 import ssl
+import struct
 import time
 import urllib.error
 import urllib.request
@@ -30,8 +33,22 @@ LONGEST_WAIT_S = 30.0
 MOST_BYTES = 64 * 2**20
 KEY_VARIABLE = "ROADWORTHY_KEY"
 
-_TOO_LONG = ("context length", "maximum model length", "max_model_len", "context_length", "too long", "input tokens")
+RERANK_PATHS = ("/v1/rerank", "/rerank", "/v2/rerank", "/v1/score", "/score")
+
+_TOO_LONG = (
+    "context length", "maximum model length", "max_model_len", "context_length", "too long", "input tokens",
+    "must have less than", "sequence length", "maximum length",
+)  # fmt: skip
+_MANY = ("array", "batch", "too many", "list length")
 _AGAIN = (408, 425, 429, 500, 502, 503, 504)
+
+
+class NotThere(ProbeError):
+    """Neither the path nor the model is known there."""
+
+
+class TooMuch(ProbeError):
+    """A request of several texts that was refused as it is; fewer at once may go through."""
 
 
 class ModelClient:
@@ -65,6 +82,7 @@ class ModelClient:
             handlers.append(urllib.request.ProxyHandler({}))  # a proxy knows another localhost
         self._opener = urllib.request.build_opener(*handlers)
         self._cards: list[dict[str, Any]] | None = None
+        self._scores_by: str | None = None
 
     @property
     def model(self) -> str:
@@ -75,6 +93,10 @@ class ModelClient:
                 raise ProbeError(f"{self.url} lists no model", hint="name one with --model")
             self._model = str(cards[0].get("id", ""))
         return self._model
+
+    def listed(self) -> list[str]:
+        """Names of the models that the endpoint lists."""
+        return [str(card.get("id", "")) for card in self._listed()]
 
     def window_tokens(self) -> int | None:
         """``max_model_len`` of the model as the endpoint lists it; None where it does not say."""
@@ -118,23 +140,48 @@ class ModelClient:
         data = self._data("/v1/embeddings", {"model": self.model, "input": list(texts), "encoding_format": "float"})
         try:
             rows = sorted(data["data"], key=lambda row: int(row["index"]))
-            vectors = [[float(one) for one in row["embedding"]] for row in rows]
-        except (KeyError, TypeError, ValueError):
+            vectors = [_numbers(row["embedding"]) for row in rows]
+        except (KeyError, TypeError, ValueError, struct.error):
             vectors = []
         if len(vectors) != len(texts) or len({len(one) for one in vectors}) > 1:
             raise ProbeError(f"{self.url}/v1/embeddings: no vector for each of {len(texts)} texts")
         return vectors
 
     def rerank(self, question: str, texts: Sequence[str]) -> list[float]:
-        """A relevance for each text, in order, of ``/v1/rerank``."""
-        data = self._data("/v1/rerank", {"model": self.model, "query": question, "documents": list(texts)})
+        """A relevance for each text, in order: of ``/v1/rerank`` (as vLLM, Jina, Cohere and TEI have it) where there
+        is one, else of ``/v1/score``."""
+        if self._scores_by is None:
+            self._scores_by = self._reranks(question, texts)
+        path, body = self._scores_by, self._rerank_body(self._scores_by, question, texts)
+        data = self._data(path, body)
+        if isinstance(data, dict):
+            data = data.get("results", data.get("data"))
         try:
-            scores = {int(row["index"]): float(row["relevance_score"]) for row in data["results"]}
+            scores = {int(row["index"]): _relevance(row) for row in data}
         except (KeyError, TypeError, ValueError):
             scores = {}
         if sorted(scores) != list(range(len(texts))):
-            raise ProbeError(f"{self.url}/v1/rerank: no score for each of {len(texts)} texts")
+            raise ProbeError(f"{self.url}{path}: no score for each of {len(texts)} texts")
+        if not all(map(math.isfinite, scores.values())):
+            raise ProbeError(f"{self.url}{path}: scores that are no numbers (NaN or infinite)")
         return [scores[place] for place in range(len(texts))]
+
+    def _reranks(self, question: str, texts: Sequence[str]) -> str:
+        """The first path that is there."""
+        missing: RoadworthyError | None = None
+        for path in RERANK_PATHS:
+            try:
+                self._data(path, self._rerank_body(path, question, texts[:1]))
+            except NotThere as error:
+                missing = missing or error
+            else:
+                return path
+        raise ProbeError(f"{missing}", hint=f"name a reranker that is served there; tried {', '.join(RERANK_PATHS)}")
+
+    def _rerank_body(self, path: str, question: str, texts: Sequence[str]) -> dict[str, Any]:
+        if path.endswith("score"):
+            return {"model": self.model, "text_1": question, "text_2": list(texts)}
+        return {"model": self.model, "query": question, "documents": list(texts), "top_n": len(texts)}
 
     def _listed(self) -> list[dict[str, Any]]:
         if self._cards is None:
@@ -184,13 +231,33 @@ class ModelClient:
     def _refused(self, path: str, status: int, body: bytes) -> RoadworthyError:
         message, hint = _error_of(body)
         said = f"{self.url}{path}: HTTP {status}" + (f": {message}" if message else "")
-        if status in (400, 413) and any(word in message.lower() for word in _TOO_LONG):
+        several = path.endswith("embeddings") and status in (400, 413, 422)
+        if several and any(word in message.lower() for word in _MANY):
+            return TooMuch(said, hint=hint)
+        if status in (400, 413, 422) and any(word in message.lower() for word in _TOO_LONG):
             return TooLong(said, hint="give a smaller --budget")
+        if several:
+            return TooMuch(said, hint=hint)
+        if status in (404, 405, 501):
+            return NotThere(said, hint=hint or "is the model served there, under this name?")
         if status in _AGAIN:
             return Temporary(said, hint=hint or "try again later")
         if status in (401, 403):
             return ProbeError(said, hint=hint or f"--key, or export {KEY_VARIABLE}")
         return ProbeError(said, hint=hint)
+
+
+def _numbers(embedding: Any) -> list[float]:
+    """Of a list, in which some servers write null for NaN, or of base64."""
+    if isinstance(embedding, str):
+        data = base64.b64decode(embedding, validate=True)
+        return list(struct.unpack(f"<{len(data) // 4}f", data))
+    return [math.nan if one is None else float(one) for one in embedding]
+
+
+def _relevance(row: Mapping[str, Any]) -> float:
+    found = row["relevance_score"] if "relevance_score" in row else row["score"]
+    return math.nan if found is None else float(found)
 
 
 def _base(url: str) -> str:

@@ -9,11 +9,13 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy
 
+from roadworthy.adapters.longdoc_vectors import ServedVectors
 from roadworthy.core.errors import ProbeError
 from roadworthy.longdoc.lexical import TermCounts
 from roadworthy.longdoc.search import StoredUnit
@@ -25,20 +27,39 @@ if TYPE_CHECKING:
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS document (
     id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, digest TEXT NOT NULL, characters INTEGER NOT NULL,
-    terms BLOB NOT NULL
+    terms BLOB NOT NULL, page_starts TEXT NOT NULL DEFAULT '[]'
 );
 CREATE TABLE IF NOT EXISTS unit (
     id INTEGER PRIMARY KEY, document INTEGER NOT NULL REFERENCES document(id) ON DELETE CASCADE, kind TEXT NOT NULL,
     number TEXT NOT NULL, label TEXT NOT NULL, title TEXT NOT NULL, path TEXT NOT NULL, text TEXT NOT NULL,
     char_start INTEGER NOT NULL, char_end INTEGER NOT NULL, page INTEGER, part INTEGER NOT NULL, vector BLOB
 );
+CREATE TABLE IF NOT EXISTS embedding (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, model TEXT NOT NULL, url TEXT NOT NULL, dimension INTEGER NOT NULL,
+    query_prefix TEXT NOT NULL, passage_prefix TEXT NOT NULL, active INTEGER NOT NULL,
+    trust_chinese REAL NOT NULL DEFAULT 0, trust_other REAL NOT NULL DEFAULT 0
+);
+CREATE TABLE IF NOT EXISTS served (
+    unit INTEGER NOT NULL REFERENCES unit(id) ON DELETE CASCADE,
+    embedding INTEGER NOT NULL REFERENCES embedding(id) ON DELETE CASCADE, vector BLOB NOT NULL,
+    PRIMARY KEY (unit, embedding)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS served_embedding ON served(embedding);
+CREATE TABLE IF NOT EXISTS pending (
+    document TEXT NOT NULL, key TEXT NOT NULL, vector BLOB NOT NULL, PRIMARY KEY (document, key)
+) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS unit_document ON unit(document);
 CREATE INDEX IF NOT EXISTS unit_number ON unit(number);
 """
-FORMAT = 2
-"""Of the tables; a file with another one is not touched."""
+FORMAT = 3
+"""Of the tables; a file with another one is not touched, but for the one before, to which what is new is added."""
+
+_FROM_2 = "ALTER TABLE document ADD COLUMN page_starts TEXT NOT NULL DEFAULT '[]'"
 
 FILE = "documents.sqlite"
+
+LOCK_WAIT_S = 60.0
+"""Others may write at the same time: a document that goes in, a deletion that writes the file anew."""
 
 _COLUMNS = "unit.id, document.name, kind, number, label, title, path, text, char_start, char_end, page, part"
 _MOST_VARIABLES = 500
@@ -65,24 +86,33 @@ class DocumentStore:
     def __init__(self, home: Path) -> None:
         try:
             home.mkdir(parents=True, exist_ok=True)
-            self._database = sqlite3.connect(home / FILE, isolation_level=None)
+            self._database = sqlite3.connect(home / FILE, isolation_level=None, timeout=LOCK_WAIT_S)
             self._database.execute("PRAGMA foreign_keys = ON")
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA secure_delete = ON")
             self._check_format(home)
             self._database.executescript(SCHEMA)
-            self._database.execute(f"PRAGMA user_version = {FORMAT}")
+            if self._database.execute("PRAGMA user_version").fetchone()[0] != FORMAT:  # setting it waits for writers
+                self._database.execute(f"PRAGMA user_version = {FORMAT}")
         except (OSError, sqlite3.Error) as error:
             raise ProbeError(f"{home / FILE}: {error}", hint="choose another folder with --home") from error
 
     def _check_format(self, home: Path) -> None:
         found = self._database.execute("PRAGMA user_version").fetchone()[0]
         filled = self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        if filled and found != FORMAT:
+        if filled and found == FORMAT - 1:
+            self._database.execute(_FROM_2)
+            self._database.execute(f"PRAGMA user_version = {FORMAT}")
+        elif filled and found != FORMAT:
             raise ProbeError(
                 f"{home / FILE}: format {found}, this version reads {FORMAT}",
                 hint="remove the file and ingest the documents again, or choose another folder with --home",
             )
+
+    @cached_property
+    def served(self) -> ServedVectors:
+        """Vectors of an embedding behind an endpoint, beside the bundled one's."""
+        return ServedVectors(self._database)
 
     def close(self) -> None:
         self._database.close()
@@ -109,6 +139,20 @@ class DocumentStore:
         row = self._database.execute("SELECT digest FROM document WHERE name = ?", (name,)).fetchone()
         return row is not None and row[0] == digest
 
+    def digest(self, name: str) -> str:
+        """Of what is stored under ``name``; empty where nothing is."""
+        row = self._database.execute("SELECT digest FROM document WHERE name = ?", (name,)).fetchone()
+        return str(row[0]) if row else ""
+
+    def vectors_by_text(self, name: str) -> dict[str, NDArray[numpy.float32]]:
+        """Bundled vectors of what is stored under ``name``, by what was embedded: what a new version did not change."""
+        rows = self._database.execute(
+            "SELECT title, text, vector FROM unit JOIN document ON document.id = unit.document "
+            "WHERE document.name = ? AND vector IS NOT NULL",
+            (name,),
+        )
+        return {f"{title} {text}".strip(): numpy.frombuffer(blob, dtype="<f4") for title, text, blob in rows}
+
     def put(
         self,
         name: str,
@@ -117,18 +161,28 @@ class DocumentStore:
         units: Sequence[Unit],
         terms: TermCounts,
         vectors: Iterable[NDArray[numpy.float32]] | None,
+        *,
+        served: Sequence[NDArray[numpy.float32]] | None = None,
+        page_starts: Sequence[int] = (),
     ) -> None:
-        """Store a document, in place of one of the same name."""
+        """Store a document, in place of one of the same name.
+
+        Args:
+            vectors: of the bundled embedding, one a unit.
+            served: of the embedding that the library has behind an endpoint (``self.served.model()``).
+            page_starts: where each page begins in the document's text.
+        """
         with self._whole() as cursor:
             cursor.execute("DELETE FROM document WHERE name = ?", (name,))
             cursor.execute(
-                "INSERT INTO document (name, digest, characters, terms) VALUES (?, ?, ?, ?)",
-                (name, digest, characters, _packed(terms)),
+                "INSERT INTO document (name, digest, characters, terms, page_starts) VALUES (?, ?, ?, ?, ?)",
+                (name, digest, characters, _packed(terms), json.dumps(list(page_starts))),
             )
             document = cursor.lastrowid
             blobs: Iterator[bytes | None] = (
                 iter([None] * len(units)) if vectors is None else (one.astype("<f4").tobytes() for one in vectors)
             )
+            ids = []
             for unit, blob in zip(units, blobs, strict=True):
                 cursor.execute(
                     "INSERT INTO unit (document, kind, number, label, title, path, text, char_start, char_end, page, "
@@ -139,11 +193,21 @@ class DocumentStore:
                         unit.text, unit.char_start, unit.char_end, unit.page, unit.part, blob,
                     ),
                 )  # fmt: skip
+                ids.append(int(cursor.lastrowid or 0))
+            if served is not None:
+                self.served.put(cursor, ids, served)
+            cursor.execute("DELETE FROM pending WHERE document = ?", (name,))
 
     def remove(self, name: str) -> bool:
         """Delete a document, its units and vectors; False when there is none of that name."""
         with self._whole() as cursor:
+            cursor.execute("DELETE FROM pending WHERE document = ?", (name,))
             return cursor.execute("DELETE FROM document WHERE name = ?", (name,)).rowcount > 0
+
+    def page_starts(self, name: str) -> tuple[int, ...]:
+        """Where each page of a document begins in its text; empty for formats without pages."""
+        row = self._database.execute("SELECT page_starts FROM document WHERE name = ?", (name,)).fetchone()
+        return tuple(json.loads(row[0])) if row else ()
 
     def documents(self) -> tuple[StoredDocument, ...]:
         rows = self._database.execute(
@@ -159,6 +223,7 @@ class DocumentStore:
         digest = hashlib.sha256()
         for row in self._database.execute("SELECT id, digest FROM document ORDER BY id"):
             digest.update(f"{row[0]} {row[1]}\n".encode())
+        digest.update(self.served.state().encode())
         return digest.hexdigest()[:16]
 
     def by_ids(self, ids: Sequence[int]) -> list[StoredUnit]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from roadworthy.cli.doc_options import budget_of, client_of, home_option, model_options
+from roadworthy.cli.doc_options import budget_of, client_of, home_option, home_or_default, model_options, open_store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,7 +50,6 @@ def ask(
     """
     from roadworthy.adapters.longdoc_ingest import count_tokens
     from roadworthy.adapters.longdoc_library import Reranked, StoreLibrary
-    from roadworthy.cli.doc import _home, _store
     from roadworthy.cli.output import print_json, say
     from roadworthy.core.errors import SpecError
     from roadworthy.longdoc.converse import Conversation
@@ -61,8 +60,8 @@ def ask(
             "an empty question has no answer", hint='such as: roadworthy doc ask "隐私权是什么？" --url URL'
         )
     client = client_of(url, key, model)
-    with _store(home) as store:
-        library: Library = StoreLibrary(store, _home(home), documents)
+    with open_store(home) as store:
+        library: Library = StoreLibrary(store, home_or_default(home), documents, say=say)
         if reranker is not None:
             library = Reranked(library, client_of(url, key, reranker).rerank, say)
         show = _Shown(words=not as_json)

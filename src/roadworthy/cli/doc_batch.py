@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from roadworthy.cli.doc_options import budget_of, client_of, home_option, model_options
+from roadworthy.cli.doc_options import budget_of, client_of, home_option, home_or_default, model_options, open_store
 
 if TYPE_CHECKING:
     from roadworthy.longdoc.playbook import Playbook
@@ -48,7 +48,6 @@ def batch(
     from roadworthy.adapters.longdoc_job import JobFile, job_path
     from roadworthy.adapters.longdoc_library import StoreLibrary
     from roadworthy.adapters.report_files import require_writable
-    from roadworthy.cli.doc import _home, _store
     from roadworthy.cli.doc_risk import risk_page, risk_text
     from roadworthy.cli.output import print_json, say
     from roadworthy.longdoc.shown import risk_json
@@ -57,16 +56,14 @@ def batch(
     if html is not None:
         require_writable(html)
     client = client_of(url, key, model)
-    with _store(home) as store:
-        library = StoreLibrary(store, _home(home), [document])
+    with open_store(home) as store:
+        library = StoreLibrary(store, home_or_default(home), [document])
         (name,) = library.documents
         clauses = library.of_document(name)
     tokens = budget_of(client, budget, spec, answer_tokens).answer_tokens
-    with JobFile(job_file or job_path(_home(home), name, book.digest, client.model)) as job:
+    with JobFile(job_file or job_path(home_or_default(home), name, book.digest, client.model)) as job:
         say(f"job {job.path}")
-        run = Comparison(
-            book=book, clauses=clauses, client=client, job=job, max_tokens=tokens, progress=_progress
-        )
+        run = Comparison(book=book, clauses=clauses, client=client, job=job, max_tokens=tokens, progress=_progress)
         run.all(parallel)
     rows = run.rows()
     if html is not None:

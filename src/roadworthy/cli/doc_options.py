@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +13,15 @@ import click
 from roadworthy.longdoc.prompt import ANSWER_TOKENS
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from roadworthy.adapters.longdoc_embedder import Served, ServedModel
     from roadworthy.adapters.longdoc_model import ModelClient
+    from roadworthy.adapters.longdoc_read.ocr import Recogniser
+    from roadworthy.adapters.longdoc_store import DocumentStore
     from roadworthy.longdoc.prompt import Budget
+
+EMBEDDING_TIMEOUT_S = 120.0
 
 home_option = click.option(
     "--home", type=click.Path(path_type=Path), envvar="ROADWORTHY_HOME", help="Folder of the store (~/.roadworthy)."
@@ -67,3 +75,136 @@ def _planned_window(spec: Path) -> int:
     from roadworthy.cli.wiring import load_planned
 
     return int(str(load_planned(str(spec)).best().settings["max_model_len"].value))
+
+
+key_option = click.option("--key", envvar="ROADWORTHY_KEY", help="The tenant's key; better in ROADWORTHY_KEY.")
+
+
+def embedding_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the options that :func:`served_of` takes."""
+    for option in reversed(
+        (
+            click.option(
+                "--embeddings", envvar="ROADWORTHY_EMBEDDINGS", metavar="URL",
+                help="OpenAI API whose /v1/embeddings makes vectors, beside the bundled embedding's.",
+            ),
+            click.option("--embedding-model", metavar="NAME", help="Model there; the library's when it has one."),
+            click.option("--query-prefix", default="", metavar="TEXT", help="Before each question, such as 'query: '."),
+            click.option("--passage-prefix", default="", metavar="TEXT", help="Before every text that is stored."),
+            click.option(
+                "--spec", type=click.Path(path_type=Path),
+                help="Document: its endpoints instead of a URL, its plan for what the engine takes.",
+            ),
+        )
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def served_of(
+    url: str | None,
+    model: str | None,
+    key: str | None,
+    spec: Path | None,
+    query_prefix: str,
+    passage_prefix: str,
+    *,
+    known: ServedModel | None = None,
+) -> Served | None:
+    """The embedding behind an endpoint that the options name, or the one that made the library's vectors; None where
+    there is neither.
+
+    Args:
+        known: the library's. A name or prefixes that are not given are its own.
+
+    Raises:
+        SpecError: a model without a place where it answers, or another one than the library's.
+    """
+    from roadworthy.adapters.longdoc_embedder import REEMBED, Served, ServedModel
+    from roadworthy.adapters.longdoc_model import ModelClient
+    from roadworthy.core.errors import SpecError
+
+    if url is None and model is not None:
+        url = _endpoint_with(model, spec, key) or (known.url if known is not None else None)
+        if url is None:
+            raise SpecError(f"where does {model} answer?", hint="--embeddings URL, or --spec FILE with endpoints")
+    if url is None and known is None:
+        return None
+    wanted = ServedModel(
+        model=model or (known.model if known is not None else ModelClient(str(url), key=key).model),
+        url=url or (known.url if known is not None else ""),
+        query_prefix=query_prefix or (known.query_prefix if known is not None else ""),
+        passage_prefix=passage_prefix or (known.passage_prefix if known is not None else ""),
+        dimension=known.dimension if known is not None else 0,
+    )
+    if known is not None and known.identity != wanted.identity:
+        raise SpecError(
+            f"the library's vectors are of {known.model} ({known.dimension} numbers), not of {wanted.model}",
+            hint=f"{REEMBED}; or choose another library with --home",
+        )
+    return Served(ModelClient(wanted.url, model=wanted.model, key=key, timeout_s=EMBEDDING_TIMEOUT_S), wanted)
+
+
+def reranker_of(model: str, url: str | None, key: str | None, spec: Path | None) -> ModelClient:
+    """The reranker ``model``, at ``url`` or at the endpoint of the document that serves it."""
+    from roadworthy.adapters.longdoc_model import ModelClient
+    from roadworthy.core.errors import SpecError
+
+    place = url or _endpoint_with(model, spec, key)
+    if place is None:
+        raise SpecError(f"where does {model} answer?", hint="--reranker-url URL, or --spec FILE with endpoints")
+    return ModelClient(place, model=model, key=key, timeout_s=EMBEDDING_TIMEOUT_S)
+
+
+def _endpoint_with(model: str, spec: Path | None, key: str | None) -> str | None:
+    """The first endpoint of a document that lists ``model``; None without a document."""
+    if spec is None:
+        return None
+    from roadworthy.adapters.documents import load_document
+    from roadworthy.adapters.longdoc_model import ModelClient
+    from roadworthy.core.errors import ProbeError, RoadworthyError
+
+    endpoints = [endpoint.url for endpoint in load_document(str(spec)).engine.endpoints]
+    reasons = []
+    for url in endpoints:
+        try:
+            listed = ModelClient(url, key=key, timeout_s=10.0).listed()
+        except RoadworthyError as error:
+            reasons.append(str(error))
+        else:
+            if model in listed:
+                return url
+            reasons.append(f"{url} serves {', '.join(listed) or 'nothing'}")
+    raise ProbeError(
+        f"no endpoint of {spec} serves {model}: {'; '.join(reasons) or 'it names none'}",
+        hint="engine.endpoints in the document, or give the URL",
+    )
+
+
+def home_or_default(home: Path | None) -> Path:
+    return home or Path.home() / ".roadworthy"
+
+
+def open_store(home: Path | None) -> DocumentStore:
+    """The store in ``home``. Raises Unsupported without the extra that reads documents."""
+    import importlib.util
+
+    from roadworthy.core.errors import Unsupported
+
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        # read when numpy is loaded; for vectors this small a second thread does nothing but wait for the first
+        os.environ.setdefault(name, "1")
+    if importlib.util.find_spec("numpy") is None:
+        raise Unsupported("long documents need numpy", hint="pip install 'roadworthy[longdoc]'")
+    from roadworthy.adapters.longdoc_store import DocumentStore
+
+    return DocumentStore(home_or_default(home))
+
+
+def open_recogniser(home: Path) -> AbstractContextManager[Recogniser | None]:
+    """OCR, where there is some."""
+    from contextlib import nullcontext
+
+    from roadworthy.adapters.longdoc_read.ocr import OCR_CACHE, Recogniser, engines
+
+    return Recogniser(home / OCR_CACHE) if engines() else nullcontext()

@@ -32,6 +32,28 @@ def terms_of_art(question: str) -> tuple[str, ...]:
     return tuple(found)[:MOST_TERMS]
 
 
+def in_everyday_words(sentence: str) -> str:
+    """``sentence`` with everyday words in the place of the terms of art that the dictionaries know: a question in other
+    words than the text's."""
+    for term, word in _everyday():
+        if term in sentence:
+            sentence = sentence.replace(term, word)
+    return sentence
+
+
+@cache
+def _everyday() -> tuple[tuple[str, str], ...]:
+    """Terms with the first everyday word for each, the longest first."""
+    found: dict[str, str] = {}
+    for line in (*ZH.splitlines(), *EN.splitlines()):
+        words, terms = line.split(" > ")
+        apart = ", " if line.isascii() else " "
+        for term in terms.split(apart):
+            if len(term) > 1:
+                found.setdefault(term, words.split(apart)[0])
+    return tuple(sorted(found.items(), key=lambda pair: -len(pair[0])))
+
+
 def _stems(text: str) -> list[str]:
     return [stem(word) for word in _WORD.findall(text.lower())]
 

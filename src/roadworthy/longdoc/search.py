@@ -92,7 +92,8 @@ class Searcher:
 
     Args:
         embed: the bundled embedding; None where it is not at hand.
-        served: the one behind an endpoint; None where the library has no vectors of it.
+        served: the one behind an endpoint, which gives None where it cannot be had just now; None where the library has
+            no vectors of it.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class Searcher:
         index: SearchIndex,
         units: Units,
         embed: EmbedQuestion | None = None,
-        served: EmbedQuestion | None = None,
+        served: Callable[[str], Floats | None] | None = None,
     ) -> None:
         self._index, self._units, self._embed, self._served = index, units, embed, served
 
@@ -147,7 +148,8 @@ class Searcher:
                 vector = self._asked(question, meant)
             bundled = index.dense.scores(vector), index.dense.present
         if index.served is not None and self._served is not None and (trust > 0 or bundled is None):
-            served = index.served.scores(self._served(question)), index.served.present
+            asked = self._served(question)
+            served = (index.served.scores(asked), index.served.present) if asked is not None else None
         return mixed(bundled, served, trust=trust, among=among)
 
     def _asked(self, question: str, meant: Sequence[str]) -> Floats:

@@ -225,6 +225,11 @@ def test_embeddings_and_scores_come_in_the_order_of_the_texts() -> None:
             ModelClient(engine.url, model="m").rerank("q", ["a", "b", "c"])
 
 
+def shared(question: str, text: str) -> int:
+    """Pairs of characters in both: all that a reranker has to see to find a sentence's own unit."""
+    return sum(question[at : at + 2] in text for at in range(len(question) - 1))
+
+
 def reranking(scored: str | None) -> Answer:
     """An endpoint that answers, and whose reranker likes what has ``scored`` in it; None is broken."""
     chat = speaking(lambda name, prompt: "")
@@ -236,8 +241,12 @@ def reranking(scored: str | None) -> Answer:
         elif scored is None:
             await plain(404, b'{"error": {"message": "no reranker here"}}')(asked)
         else:
-            assert (body["model"], body["query"]) == ("reranker", QUESTION)
-            rows = [{"index": at, "relevance_score": 9 * (scored in text)} for at, text in enumerate(body["documents"])]
+            assert body["model"] == "reranker"
+            likes = scored if body["query"] == QUESTION else ""
+            rows = [
+                {"index": at, "relevance_score": shared(body["query"], text) + 99 * (likes in text)}
+                for at, text in enumerate(body["documents"])
+            ]
             await plain(200, json.dumps({"results": rows[::-1]}).encode())(asked)
 
     return answer
@@ -263,7 +272,7 @@ def test_what_a_question_names_stays_before_what_a_reranker_likes(
 ) -> None:
     class Likes:
         def __call__(self, question: str, texts: Sequence[str]) -> list[float]:
-            return [float("继承" in text) for text in texts]
+            return [shared(question, text) + 99.0 * ("继承" in text and question == "第二条") for text in texts]
 
     with DocumentStore(home) as store:
         library = Reranked(StoreLibrary(store, home), Likes(), print)

@@ -33,6 +33,9 @@ PAGE_LIMIT_S = 120.0
 FORMAT = "2"
 """Of what is kept of a page; another one is recognised anew."""
 
+OCR_CACHE = Path("cache/ocr")
+"""Below a store's home: recognised pages, until a document is removed."""
+
 _NUMBER_WITHOUT_SPACE = re.compile(rf"^(第[{CHINESE}]+(?:编|分编|章|节|条))(?=[^\s　、，。至或和及与规的所中])")
 _INDENT_HEIGHTS = 0.8
 
@@ -104,6 +107,11 @@ class Recogniser:
             unfinished.write_text(text, encoding="utf-8")
             unfinished.replace(kept)
         return number, text
+
+
+def drop_recognised(home: Path) -> None:
+    """Delete all recognised pages of a store: nobody knows of which document each was. What is stored stays."""
+    shutil.rmtree(home / OCR_CACHE, ignore_errors=True)
 
 
 def recognise(picture: bytes, installed: Sequence[Engine]) -> str:
