@@ -53,11 +53,14 @@ SHORT = 3
 LINE_LIMIT_BYTES = 4096
 """A longer line is cut: some loggers print a whole prompt."""
 
+SHAPE_LIMIT_BYTES = 4 * LINE_LIMIT_BYTES
+"""As much of a shape is searched for literals; the rest of a line may be megabytes."""
+
 FOLLOWING_LINES = 8
 """Lines after the hit that a ``multiline`` signal reads too."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Signal:
     """One message that means something.
 
@@ -117,12 +120,15 @@ class SignalIndex:
         for one in signals:
             for literal in one.literals:
                 reduced = literal.encode().translate(None, VARIABLE)
-                if len(reduced) >= SHORT:
-                    by_word[max(reduced.split(), key=len)].append((reduced, one))
+                if len(reduced) >= SHORT and (words := reduced.split()):
+                    by_word[max(words, key=len)].append((reduced, one))
                 else:
                     self._short.append((literal.encode(), one))
-        self._by_word = {word: tuple(called) for word, called in by_word.items()}
-        self._any_word = re.compile(alternation(self._by_word))
+        roots = beginnings(by_word)
+        self._by_root: dict[bytes, list[tuple[bytes, Called]]] = defaultdict(list)
+        for word, called in by_word.items():
+            self._by_root[next(root for root in roots if word.startswith(root))].append((word, tuple(called)))
+        self._roots = re.compile(b"(?=(" + alternation(roots) + b"))")
         self._shapes = _Memory[tuple[Signal, ...]]()
         self._words = _Memory[Called]()
 
@@ -145,27 +151,25 @@ class SignalIndex:
                 at = chunk.find(literal, end) if end >= 0 else -1
 
     def _meaning(self, shape: bytes) -> tuple[Signal, ...]:
-        if len(shape) > LINE_LIMIT_BYTES:  # as much as of the line is read; the rest may be megabytes
-            shape = shape[:LINE_LIMIT_BYTES]
+        if len(shape) > SHAPE_LIMIT_BYTES:
+            shape = shape[:SHAPE_LIMIT_BYTES]
             if (known := self._shapes.known.get(shape)) is not None:
                 return known
-        words = shape.split()
         calls = self._words.known
-        called: dict[tuple[bytes, Signal], None] = {}
-        for word in words:
-            some = calls.get(word)
-            if some is None:
-                some = self._words.keep(word, self._called_by(word))
-            if some:
-                called.update(dict.fromkeys(some))
-        found = tuple(dict.fromkeys(one for literal, one in called if literal in shape)) if called else ()
-        return self._shapes.keep(shape, found)
+        found: list[Signal] = []
+        for word in shape.split():
+            called = calls.get(word)
+            if called is None:
+                called = self._words.keep(word, self._called_by(word))
+            for literal, one in called:
+                if literal in shape and one not in found:
+                    found.append(one)
+        return self._shapes.keep(shape, tuple(found))
 
     def _called_by(self, word: bytes) -> Called:
         """Literals whose longest word is part of ``word``."""
-        if self._any_word.search(word) is None:
-            return ()
-        return tuple(pair for part, called in self._by_word.items() if part in word for pair in called)
+        roots = set(self._roots.findall(word))
+        return tuple(pair for root in roots for part, called in self._by_root[root] if part in word for pair in called)
 
 
 class _Memory(Generic[Meaning]):
@@ -184,27 +188,28 @@ class _Memory(Generic[Meaning]):
         return meaning
 
 
+def beginnings(words: Iterable[bytes]) -> frozenset[bytes]:
+    """Those of ``words`` that no other of them is a beginning of."""
+    kept: list[bytes] = []
+    for word in sorted(words):
+        if not kept or not word.startswith(kept[-1]):
+            kept.append(word)
+    return frozenset(kept)
+
+
 def alternation(words: Iterable[bytes]) -> bytes:
-    """A pattern that finds any of ``words``, with what beginnings have in common written once: tried letter by letter,
-    not word by word."""
+    """A pattern of ``words``, none of which is a beginning of another, with what their beginnings have in common
+    written once: tried letter by letter, not word by word."""
     tree: dict[int, Any] = {}
     for word in words:
         at = tree
         for letter in word:
-            if at.get(_END):
-                break  # a shorter word is its beginning
             at = at.setdefault(letter, {})
-        else:
-            at.clear()
-            at[_END] = True
     return _branches(tree)
 
 
-_END = -1
-
-
 def _branches(tree: Mapping[int, Any]) -> bytes:
-    if not tree or _END in tree:
+    if not tree:
         return b""
     parts = [re.escape(bytes((letter,))) + _branches(rest) for letter, rest in sorted(tree.items())]
     return parts[0] if len(parts) == 1 else b"(?:" + b"|".join(parts) + b")"

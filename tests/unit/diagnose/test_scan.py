@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roadworthy.diagnose.anatomy import host_of_file, time_of, writer_of
-from roadworthy.diagnose.scan import KEEP_FIRST, KEEP_LAST, FileScan
-from roadworthy.diagnose.signals import signal_index
+from roadworthy.diagnose.scan import KEEP_FIRST, KEEP_LAST, FileScan, SignalIndex
+from roadworthy.diagnose.signals import SIGNALS, signal_index
 
 if TYPE_CHECKING:
+    import pytest
+
     from roadworthy.diagnose.values import Clue
 
 XID = "[771.120] NVRM: Xid (PCI:0000:dd:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
@@ -91,3 +93,38 @@ def test_a_files_name_or_folder_tells_the_host() -> None:
     assert host_of_file("captures/node-b/dmesg.txt") == "node-b"
     assert host_of_file("engine.t0.prom") is None
     assert host_of_file("engine.log") is None
+
+
+PIECES = [literal for one in SIGNALS for literal in one.literals][::7]
+
+
+@given(
+    st.lists(
+        st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=12), st.just(" ")), max_size=6).map("".join),
+        max_size=8,
+    )
+)
+def test_a_line_is_read_by_every_signal_whose_literal_it_holds(lines: list[str]) -> None:
+    chunk = "\n".join(line.replace("\n", " ") for line in lines).encode()
+    index = signal_index()
+    found = {(at, one.name) for at, signals in index.candidates(chunk) for one in signals}
+    for at, line in enumerate(chunk.split(b"\n")):
+        wanted = {one.name for one in SIGNALS if any(literal in line for literal in one.encoded)}
+        assert wanted <= {name for where, name in found if where == at}
+
+
+def test_what_is_remembered_of_shapes_is_bounded_however_they_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("roadworthy.diagnose.scan.REMEMBERED_BYTES", 20_000)
+    index = SignalIndex(SIGNALS)
+    letters = "ghijklmnopqrstuvwxyz"
+    lines = [" ".join(letters[(at * k) % 20] * (k % 7 + at) for k in range(1, 20)) for at in range(200)]
+    list(index.candidates("\n".join(lines).encode()))
+    assert sum(len(shape) for shape in index._shapes.known) < 20_000
+    assert sum(len(word) for word in index._words.known) < 20_000
+
+
+def test_a_line_of_megabytes_is_searched_at_its_start_alone() -> None:
+    scan = FileScan(index=signal_index(), file="x")
+    fatal = b"EngineCore encountered a fatal error."
+    scan.feed(fatal + b" " + b"x" * 8_000_000 + b"\n" + fatal + b"\n")
+    assert [clue.lines[0].number for clue in scan.clues() if clue.name == "engine.fatal"] == [1, 2]

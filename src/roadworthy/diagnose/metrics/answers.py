@@ -18,6 +18,8 @@ ANSWER = re.compile(
     rb'^\s*\{(?=.{0,600}?"result(?:Type)?"\s*:\s*(?:"(?:matrix|vector)"|\[\s*\{\s*"(?:metric|values?)"))', re.DOTALL
 )
 EXPORT = re.compile(rb'^\s*\{\s*"metric"\s*:\s*\{')
+
+
 def is_answer(head: bytes) -> bool:
     """Whether a file that starts so is an answer of a Prometheus, whatever its name."""
     return bool(ANSWER.search(head) or EXPORT.search(head))

@@ -184,9 +184,12 @@ def test_zstandard_is_read_alone_and_in_archives(tmp_path: Path, by: str, monkey
 
 
 @pytest.mark.parametrize("wrap", ["w:gz", "w:xz"])
-def test_a_bomb_in_an_archive_is_named_and_what_lies_beside_it_is_read(tmp_path: Path, wrap: str) -> None:
+def test_a_bomb_in_an_archive_is_named_and_what_lies_beside_it_is_read(
+    tmp_path: Path, wrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("roadworthy.adapters.incident.sources.EXPANSION_FREE_BYTES", 4 * 2**20)
     (tmp_path / "dmesg.txt").write_text(XID)
-    tar(tmp_path / "bomb.tar", {"first.log": XID.encode(), "zeros.log": b"0" * (200 * 2**20)}, wrap)
+    tar(tmp_path / "bomb.tar", {"first.log": XID.encode(), "zeros.log": b"0" * (12 * 2**20)}, wrap)
     reading = read_incident([tmp_path])
     assert names(reading) == {"dmesg.txt", "first.log"}
     assert any("a bomb?" in reason for _, reason in reading.skipped)
