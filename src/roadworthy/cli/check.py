@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from roadworthy.cli.check_fabric import FabricReport
     from roadworthy.core.finding import Finding
     from roadworthy.diagnose.hosts.commands import Answer
-    from roadworthy.diagnose.hosts.readiness import Expected
+    from roadworthy.diagnose.hosts.facts import Expected
     from roadworthy.spec.values import Deployment
 
 
@@ -97,6 +97,7 @@ class Looked:
     findings: tuple[Finding, ...] = ()
     missing: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     unreachable: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[Mapping[str, str], ...] = ()
 
 
 def _deployment(spec: str | None) -> Deployment | None:
@@ -124,6 +125,7 @@ def _looked(
 ) -> Looked:  # fmt: skip
     from roadworthy.adapters.capture import holds_capture, write_capture
     from roadworthy.diagnose.hosts.check import check_hosts, could_not_look, host_facts
+    from roadworthy.diagnose.hosts.rules import notes_on
 
     if source is not None and not alone and not holds_capture(source):
         return Looked()
@@ -134,12 +136,12 @@ def _looked(
     facts = [host_facts(host, answers) for host, answers in captured.items()]
     return Looked(
         hosts=tuple(one.host for one in facts), findings=check_hosts(facts, expected), missing=could_not_look(facts),
-        unreachable=unreachable,
+        unreachable=unreachable, notes=tuple(note for one in facts for note in notes_on(one, expected)),
     )  # fmt: skip
 
 
 def _expected(deployment: Deployment | None) -> tuple[Expected, tuple[str, ...]]:
-    from roadworthy.diagnose.hosts.readiness import Expected
+    from roadworthy.diagnose.hosts.facts import Expected
 
     if deployment is None:
         return Expected(), ()
@@ -148,9 +150,19 @@ def _expected(deployment: Deployment | None) -> tuple[Expected, tuple[str, ...]]
     rates = [nic.rate_bytes_per_s * 8 / 1e9 for nic in cluster.nics]
     expected = Expected(
         gpus=None if cluster.gpu == "cpu" else cluster.gpus_per_node, nics=nics or None,
-        nic_gigabits_per_s=min(rates) if rates else None,
+        nic_gigabits_per_s=min(rates) if rates else None, ports=_ports(deployment), roce_dscp=cluster.roce_dscp,
+        engine_version=deployment.engine.version,
     )  # fmt: skip
     return expected, tuple(host.address for host in cluster.hosts)
+
+
+def _ports(deployment: Deployment) -> tuple[int, ...]:
+    """On which engines and their ranks will listen: the document's own, else vLLM's defaults."""
+    from roadworthy.render.placement import ENGINE_PORT, MASTER_PORT
+
+    told = [one.url.rpartition(":")[2].strip("/") for one in deployment.engine.endpoints]
+    ports = {int(port) for port in told if port.isdigit()} or {ENGINE_PORT}
+    return tuple(sorted(ports | ({MASTER_PORT} if deployment.cluster.nodes > 1 else set())))
 
 
 def _captured(
@@ -188,7 +200,8 @@ def _told(looked: Looked, measured: FabricReport | None, *, as_json: bool) -> in
         lines += ["Nothing found among what could be looked at.", ""]
     if measured is not None:
         lines = [*check_fabric.text_of(measured), "", *lines]
-    click.echo("\n".join([*lines, *_blind_spots(looked)]))
+    notes = [f"Note: {note['text']}" for note in looked.notes]
+    click.echo("\n".join([*lines, *notes, *_blind_spots(looked)]))
     return code
 
 
@@ -198,13 +211,13 @@ def _print_json(looked: Looked, measured: FabricReport | None, findings: Sequenc
 
     blind = {host: [{"what": what, "why": why} for what, why in some] for host, some in looked.missing.items()}
     document: dict[str, object] = {
-        "status": status, "findings": findings, "notes": [], "hosts": looked.hosts, "unreachable": looked.unreachable,
-        "could_not_look": blind, "capture_next": [],
+        "status": status, "findings": findings, "notes": looked.notes, "hosts": looked.hosts,
+        "unreachable": looked.unreachable, "could_not_look": blind, "capture_next": [],
     }  # fmt: skip
     if measured is not None:
         judgement = measured.judgement
         blind["fabric"] = [{"what": what, "why": why} for what, why in judgement.could_not_look]
-        document["notes"] = judgement.notes
+        document["notes"] = (*looked.notes, *judgement.notes)
         document["hosts"] = looked.hosts or [one.host for one in measured.capture.inventories]
         document["unreachable"] = {
             **looked.unreachable,

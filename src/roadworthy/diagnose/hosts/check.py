@@ -9,7 +9,8 @@ from roadworthy.diagnose.causes import CAUSES
 from roadworthy.diagnose.examine import DOCUMENT_LIMIT_BYTES, Examination
 from roadworthy.diagnose.hosts.commands import QUESTIONS, Answer
 from roadworthy.diagnose.hosts.compare import odd_ones_out
-from roadworthy.diagnose.hosts.readiness import Expected, HostFacts, readiness
+from roadworthy.diagnose.hosts.facts import Expected, HostFacts
+from roadworthy.diagnose.hosts.rules import findings_on
 from roadworthy.diagnose.judge import judge
 
 if TYPE_CHECKING:
@@ -28,15 +29,18 @@ def host_facts(host: str, answers: Sequence[Answer]) -> HostFacts:
         scan.host = host
         scan.feed(answer.text.encode("utf-8", "replace"))
         examination.finished(scan, answer.text if len(answer.text) <= DOCUMENT_LIMIT_BYTES else None)
-    unanswered = tuple((answer.file, answer.status) for answer in answers if answer.status != "answered")
-    return HostFacts(host=host, book=examination.book(), unanswered=unanswered)
+    unanswered = [(answer.file, answer.status) for answer in answers if answer.status != "answered"]
+    book = examination.book()
+    if book.has("pcie.capabilities-hidden"):
+        unanswered.append(("lspci.txt", "may not be read: run as root"))
+    return HostFacts(host=host, book=book, unanswered=tuple(unanswered))
 
 
 def check_hosts(hosts: Sequence[HostFacts], expected: Expected) -> tuple[Finding, ...]:
     """Findings of all hosts, the surest first; one for each code and subject."""
     found: dict[tuple[str, str], Finding] = {}
     for facts in hosts:
-        for one in (*judge(facts.book, CAUSES).findings, *readiness(facts, expected)):
+        for one in (*judge(facts.book, CAUSES).findings, *findings_on(facts, expected)):
             subject = (
                 one.subject
                 if facts.host in one.subject

@@ -77,9 +77,11 @@ QUESTIONS = (
     _question(
         "rdma.txt",
         "for p in /sys/class/infiniband/*/ports/*; do [ -d \"$p\" ] || continue; d=${p%/ports/*}; d=${d##*/}; "
-        "printf 'CA '\"'\"'%s'\"'\"'\\n\\tState: %s\\n\\tPhysical state: %s\\n\\tRate: %s\\n\\tLink layer: %s\\n\\tnuma_node: %s\\n' "
+        "printf 'CA '\"'\"'%s'\"'\"'\\n\\tState: %s\\n\\tPhysical state: %s\\n\\tRate: %s\\n\\tLink layer: %s\\n\\tnuma_node: %s\\n\\tnetdev: %s\\n\\tnetdev_mtu: %s\\n' "
         '"$d" "$(sed "s/.*: //" "$p/state")" "$(sed "s/.*: //" "$p/phys_state")" "$(cut -d" " -f1 "$p/rate")" '
-        '"$(cat "$p/link_layer")" "$(cat "/sys/class/infiniband/$d/device/numa_node")"; done',
+        '"$(cat "$p/link_layer")" "$(cat "/sys/class/infiniband/$d/device/numa_node")" '
+        '"$(ls "/sys/class/infiniband/$d/device/net" 2>/dev/null | head -n 1)" '
+        '"$(cat "/sys/class/infiniband/$d"/device/net/*/mtu 2>/dev/null | head -n 1)"; done',
         "RDMA ports by sysfs",
     ),
     _question(
@@ -105,6 +107,7 @@ QUESTIONS = (
         "mlnx_qos.txt", "for n in /sys/class/net/*; do [ -e \"$n/device/infiniband\" ] && mlnx_qos -i \"${n##*/}\"; done; :",
         "PFC, trust and DSCP", tool="mlnx_qos", limit_s=20,
     ),
+    _question("ecn.txt", "grep -H . /sys/class/net/*/ecn/roce_*/enable/*", "ECN of RoCE"),
     _question("ip-addr.txt", "ip addr", "addresses", tool="ip"),
     _question("ip-link.txt", "ip -d link", "MTU and state of interfaces", tool="ip"),
     _question("infiniband-devices.txt", "ls -l /dev/infiniband", "RDMA devices", of_host=True),

@@ -6,13 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from roadworthy.diagnose.hosts.readiness import HostFacts, finding
+from roadworthy.diagnose.hosts.facts import HostFacts, finding
 
 if TYPE_CHECKING:
     from roadworthy.core.finding import Finding
     from roadworthy.diagnose.values import Clue, ClueBook
-
-CLOCK_TOLERANCE_S = 1.0
 
 
 def odd_ones_out(hosts: Sequence[HostFacts]) -> Iterator[Finding]:
@@ -72,12 +70,39 @@ def _gid_index(book: ClueBook) -> tuple[str, tuple[Clue, ...]] | None:
     return (", ".join(indices), tuple(routable[:1])) if indices else None
 
 
+def _nccl(book: ClueBook) -> tuple[str, tuple[Clue, ...]] | None:
+    clue = book.first("package.nvidia-nccl-cu13", "package.nvidia-nccl-cu12", "package.nvidia-nccl-cu11")
+    return (clue.value("version"), (clue,)) if clue is not None else None
+
+
+def _mtus(book: ClueBook) -> tuple[str, tuple[Clue, ...]] | None:
+    ports = {clue.value("device"): clue for clue in book.all("port.state") if clue.value("mtu").isdigit()}
+    values = sorted({clue.value("mtu") for clue in ports.values()}, key=int)
+    return (", ".join(values), tuple(ports.values())[:1]) if values else None
+
+
+def _lossless(book: ClueBook) -> tuple[str, tuple[Clue, ...]] | None:
+    clues = book.all("qos.pfc-on", "qos.pfc-off")
+    values = sorted({" ".join(clue.value("bits").split()) for clue in clues if clue.value("bits")})
+    return ("; ".join(values), clues[:1]) if values else None
+
+
+def _trust(book: ClueBook) -> tuple[str, tuple[Clue, ...]] | None:
+    clues = book.all("qos.trust-*")
+    values = sorted({clue.value("state") for clue in clues})
+    return (", ".join(values), clues[:1]) if values else None
+
+
 FACTS: tuple[tuple[str, str, Reader], ...] = (
     ("The driver", "driver-library-mismatch", _value("driver.version", "driver")),
     ("The number of GPUs", "gpu-not-visible", _gpu_count),
     ("The number of active RDMA ports", "rdma-link-degraded", _active_ports),
     ("The rate of RDMA ports", "rdma-link-degraded", _port_rates),
     ("The index of the routable GID", "rdma-gid-mismatch", _gid_index),
+    ("The MTU of RDMA interfaces", "rdma-peer-unreachable", _mtus),
+    ("PFC, by priority,", "roce-congestion", _lossless),
+    ("What RoCE ports trust", "roce-congestion", _trust),
+    ("NCCL", "nccl-library-mismatch", _nccl),
     ("Torch", "nccl-library-mismatch", _value("package.torch", "version")),
     ("vLLM", "nccl-library-mismatch", _value("package.vllm", "version")),
     ("Ray", "ray-version-mismatch", _value("package.ray", "version")),

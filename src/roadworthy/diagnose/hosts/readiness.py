@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from roadworthy.core.finding import Evidence, Finding
-from roadworthy.diagnose.causes import CAUSES
+from roadworthy.diagnose.hosts.facts import Expected, HostFacts, finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from roadworthy.core.finding import Severity
+    from roadworthy.core.finding import Finding
     from roadworthy.diagnose.values import Clue, ClueBook
-
-REMEDIES = {cause.code: cause.remedy for cause in CAUSES}
 
 CUDA_13_DRIVER = 580
 """Driver branch that CUDA 13 builds need (facts: deployment truth, vllm.fp8-kv-prereq)."""
@@ -26,58 +22,6 @@ SLOW_WEIGHTS_MB_PER_S = 500.0
 
 CLOSENESS = ("PIX", "PXB", "PHB", "NODE", "SYS")
 """Links of `nvidia-smi topo -m`, closest first."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expected:
-    """What the document says of a host; None where nothing is known."""
-
-    gpus: int | None = None
-    nics: int | None = None
-    nic_gigabits_per_s: float | None = None
-    ports: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostFacts:
-    """One host: its name, its clues, and the questions that had no answer, with the reason."""
-
-    host: str
-    book: ClueBook
-    unanswered: tuple[tuple[str, str], ...] = ()
-
-
-def readiness(facts: HostFacts, expected: Expected) -> Iterator[Finding]:
-    """Findings about one host, beside those that its logs give by themselves."""
-    for rule in RULES:
-        yield from rule(facts, expected)
-
-
-def finding(
-    code: str,
-    facts: HostFacts,
-    clues: tuple[Clue, ...],
-    diagnosis: str,
-    *,
-    severity: Severity = "warning",
-    confidence: float = 0.8,
-    subject: str = "",
-) -> Finding:
-    """A finding about ``facts.host`` with the remedy of its cause."""
-    evidence = tuple(
-        Evidence(file=line.file, line=line.number, text=line.text.strip()[:600])
-        for clue in clues
-        for line in clue.lines[:2]
-    )
-    return Finding(
-        code=code,
-        severity=severity,
-        confidence=confidence,
-        subject=", ".join(part for part in (facts.host, subject) if part),
-        evidence=evidence[:8],
-        diagnosis=diagnosis,
-        remedy=REMEDIES[code],
-    )
 
 
 def gpus(facts: HostFacts, expected: Expected) -> Iterator[Finding]:
@@ -208,6 +152,20 @@ def ports(facts: HostFacts, expected: Expected) -> Iterator[Finding]:
             )
 
 
+DMA_BUF_KERNEL = (5, 12)
+"""Linux from which on drivers share device memory with RDMA (NCCL documents the same for GPUDirect by DMA-BUF)."""
+
+
+def offers_dma_buf(book: ClueBook) -> bool:
+    """Whether GPUs offer their memory to NICs without a peer memory module: open driver and a kernel that knows how."""
+    kernel = book.first("kernel.version")
+    return (
+        kernel is not None
+        and book.has("driver.open-module")
+        and (int(kernel.value("major")), int(kernel.value("minor"))) >= DMA_BUF_KERNEL
+    )
+
+
 def rdma(facts: HostFacts, _: Expected) -> Iterator[Finding]:
     """What RDMA needs beside its ports: locked memory, devices, GIDs, peer memory, a lossless class."""
     book = facts.book
@@ -233,6 +191,7 @@ def rdma(facts: HostFacts, _: Expected) -> Iterator[Finding]:
         book.has("gpu.listed")
         and (clue := book.first("peermem.missing")) is not None
         and not book.has("peermem.loaded")
+        and not offers_dma_buf(book)
     ):
         yield finding(
             "gpudirect-rdma-disabled",

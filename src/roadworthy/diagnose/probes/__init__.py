@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from roadworthy.diagnose.probes import cluster, gpu, host, rdma, tables
+from roadworthy.diagnose.probes import capture, cluster, gpu, host, rdma, tables
 
-PROBES = (*rdma.PROBES, *host.PROBES, *gpu.PROBES, *cluster.PROBES, *tables.PROBES)
+PROBES = (*rdma.PROBES, *host.PROBES, *gpu.PROBES, *cluster.PROBES, *tables.PROBES, *capture.PROBES)

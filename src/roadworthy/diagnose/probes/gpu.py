@@ -181,7 +181,7 @@ def placement(document: Document) -> Iterator[Clue]:
             yield document.clue("numa.affinity", line, cores=found["cores"], gpu=gpu.group(1) if gpu else "")
         elif (
             found := re.search(
-                r"(?P<device>GPU ?\d+|gpu\d+|mlx5_\d+|nic\d+|eth\d+|ens\w+)\b.*?numa[_ ]?node[\s:=]+(?P<node>-?\d+)",
+                r"(?P<device>GPU ?\d+(?![\d:])|gpu\d+|mlx5_\d+|nic\d+|eth\d+|ens\w+)\b.*?numa[_ ]?node[\s:=]+(?P<node>-?\d+)",
                 line.text,
                 re.IGNORECASE,
             )

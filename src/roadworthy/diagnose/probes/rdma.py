@@ -130,6 +130,9 @@ PORT_FIELDS = (
     ("phys", r"(?:Physical state|phys state|phys_state):\s+(?:\d+:\s+)?(\w+)"),
     ("link_layer", r"link[_ ]layer:\s+(\w+)"),
     ("active_mtu", r"active_mtu:\s+(\d+)"),
+    ("netdev", r"netdev:\s+(\S+)$"),
+    ("mtu", r"netdev_mtu:\s+(\d+)$"),
+    ("numa", r"numa_node:\s+(-?\d+)$"),
     ("width", r"(?:Width|active_width)\s*:\s+(\S+)"),
     ("type", r"CA type:\s+(\S+)"),
 )

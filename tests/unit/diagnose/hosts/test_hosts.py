@@ -11,7 +11,7 @@ from roadworthy.adapters.capture import read_capture, write_capture
 from roadworthy.core.errors import ProbeError
 from roadworthy.diagnose.hosts.check import check_hosts, could_not_look, host_facts
 from roadworthy.diagnose.hosts.commands import QUESTIONS, Answer, capture_script, parse_capture
-from roadworthy.diagnose.hosts.readiness import Expected, HostFacts
+from roadworthy.diagnose.hosts.facts import Expected, HostFacts
 
 CAPTURES = Path(__file__).parents[3] / "data" / "captures"
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from roadworthy.core.finding import Finding
 from roadworthy.diagnose.hosts.fabric.blame import Culprit, culprits
-from roadworthy.diagnose.hosts.readiness import REMEDIES
+from roadworthy.diagnose.hosts.facts import REMEDIES
 
 if TYPE_CHECKING:
     from roadworthy.diagnose.hosts.fabric.values import Measured
