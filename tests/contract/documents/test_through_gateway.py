@@ -219,10 +219,13 @@ def _events(body: bytes) -> list[tuple[str, Any]]:
 
 def test_a_client_that_leaves_takes_its_question_with_it(tmp_path: Path) -> None:
     async def test() -> None:
-        heard = asyncio.Event()
+        heard, silent = asyncio.Event(), asyncio.Event()
 
         async def talks_on(asked: Any) -> None:
             heard.set()
+            if silent.is_set():  # as in a queue, before the first token
+                await asked.left.wait()
+                return
             asked.transport.write(STREAM_HEAD)
             while not asked.left.is_set():
                 await asked.send(chunk(chat_events("word ")[1]))
@@ -230,8 +233,10 @@ def test_a_client_that_leaves_takes_its_question_with_it(tmp_path: Path) -> None
 
         async with FakeEngine(talks_on) as engine, served(engine, tmp_path) as (gateway, _):
             await upload(gateway, LAW.encode())
-            for stream in (False, True):
+            for stream, before in ((False, False), (True, False), (False, True)):
                 heard.clear()
+                if before:
+                    silent.set()
                 async with client_of(gateway) as client:
                     body = json.dumps({"question": QUESTION, "model": "m", "stream": stream}).encode()
                     client.send(head("POST", "/v1/documents/ask", f"Content-Length: {len(body)}") + body)

@@ -66,11 +66,14 @@ def ask(
             "no document is ready", code="document_not_ready", status=409, hint="POST /v1/documents, and wait for it"
         )
     session = f"doc-{secrets.token_hex(8)}"
-    model = CallersModel(url, key=key, model=asked["model"], session=session, stop=stop)
-    with _library(shelf, asked["documents"]) as found:
+    with ExitStack() as stack:
+        model = stack.enter_context(CallersModel(url, key=key, model=asked["model"], session=session, stop=stop))
+        found = stack.enter_context(_library(shelf, asked["documents"]))
         library: Library = found
         if asked["reranker"] is not None:
-            reranker = CallersModel(url, key=key, model=asked["reranker"], session=session, stop=stop)
+            reranker = stack.enter_context(
+                CallersModel(url, key=key, model=asked["reranker"], session=session, stop=stop)
+            )
             library = Reranked(found, reranker.rerank, lambda words: tell("note", {"note": words}))
         try:
             answer = Conversation(
@@ -79,7 +82,7 @@ def ask(
             ).ask(asked["question"])  # fmt: skip
         except (SpecError, TooLong) as error:
             raise Refused(str(error), code="invalid_question", status=400, hint=error.hint) from None
-    told: dict[str, Any] = named(answer_json(answer, model.model))
+        told: dict[str, Any] = named(answer_json(answer, model.model))
     return told
 
 

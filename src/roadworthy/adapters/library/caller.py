@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import json
+import socket
 import threading
+import urllib.request
+import weakref
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from roadworthy.adapters.longdoc_model import ModelClient
 from roadworthy.core.errors import ProbeError, Refused, RoadworthyError, Temporary
 from roadworthy.longdoc.converse import Message, Spoken, TooLong
+
+LOOK_S = 0.2
+"""How soon a request is given up that nobody waits for any more."""
 
 
 class Stopped(Temporary):
@@ -37,6 +46,22 @@ class CallersModel(ModelClient):
         super().__init__(url, key=key, model=model, session=session, sleep=self._waited)
         self._stop, self._patient = stop, patient
         self._last: Refused | None = None
+        self._cuts = _Cuttable()
+        self._opener.add_handler(self._cuts)
+        self._over = threading.Event()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def __enter__(self) -> CallersModel:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+
+    def _watch(self) -> None:
+        """A request that waits for its first token hears of nothing: its connection is cut from here."""
+        while not self._over.wait(LOOK_S):
+            if self._stop.is_set():
+                self._cuts.cut()
 
     def chat(
         self,
@@ -83,6 +108,47 @@ class CallersModel(ModelClient):
             return error
         self._last = Refused(_text(body, "message") or str(error), code=_code(body), status=status, hint=error.hint)
         return error if isinstance(error, Temporary) else self._last
+
+
+class _Cuttable(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
+    """Connections that another thread can end."""
+
+    handler_order = 100  # before urllib's own
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(partial(_Plain, self._sockets), req)  # type: ignore[arg-type]
+
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(partial(_Secure, self._sockets), req)  # type: ignore[arg-type]
+
+    def cut(self) -> None:
+        for one in tuple(self._sockets):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+
+class _Plain(http.client.HTTPConnection):
+    def __init__(self, sockets: weakref.WeakSet[socket.socket], host: str, **more: Any) -> None:
+        super().__init__(host, **more)
+        self._sockets = sockets
+
+    def connect(self) -> None:
+        super().connect()
+        self._sockets.add(self.sock)
+
+
+class _Secure(http.client.HTTPSConnection):
+    def __init__(self, sockets: weakref.WeakSet[socket.socket], host: str, **more: Any) -> None:
+        super().__init__(host, **more)
+        self._sockets = sockets
+
+    def connect(self) -> None:
+        super().connect()
+        self._sockets.add(self.sock)
 
 
 def _code(body: bytes) -> str:

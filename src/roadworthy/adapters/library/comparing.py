@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from roadworthy.adapters.files import write_atomically
@@ -124,19 +125,21 @@ class Comparing:
         asked = job.request
         document = shelf.document(job.document)
         book = parse_playbook(asked["playbook"], "playbook")
-        model = CallersModel(
-            self._url, key=key, model=asked["model"], session=job.id, stop=stop, patient=True
-        )  # fmt: skip
         with DocumentStore(shelf.store) as store:
             clauses = store.of_document(document.stored_name)
-        tokens = budget_for(model, asked).answer_tokens
         since_s = time.monotonic()
 
         def progress(done: int, of: int, _end: bool) -> None:
             job.what, job.done, job.of = "clauses", done, of
             job.per_s = round(done / max(0.001, time.monotonic() - since_s), 2)
 
-        with JobFile(job_path(shelf.store, document.stored_name, book.digest, model.model)) as kept:
+        with ExitStack() as stack:
+            model = stack.enter_context(
+                CallersModel(self._url, key=key, model=asked["model"], session=job.id, stop=stop, patient=True)
+            )
+            tokens = budget_for(model, asked).answer_tokens
+            results = job_path(shelf.store, document.stored_name, book.digest, model.model)
+            kept = stack.enter_context(JobFile(results))
             run = Comparison(book=book, clauses=clauses, client=model, job=kept, max_tokens=tokens, progress=progress)
             run.all(asked["parallel"])
         if stop.is_set():

@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
+from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import FileResponse, Response
@@ -243,15 +244,24 @@ OPERATIONS: tuple[Operation, ...] = (
 )  # fmt: skip
 
 
+class _DocumentConvertor(StringConvertor):
+    """What stands where an id does, and is no path of its own: a wrong method there is told as that."""
+
+    regex = r"(?!(?:search|ask|compare|jobs|openapi\.json)$)[^/]+"
+
+
+register_url_convertor("document", _DocumentConvertor())
+
+
 def documents_app(library: Library, pool: Executor, questions: Executor) -> Starlette:
     """The application; the executors have the threads on which ``library`` is called."""
     of_path: dict[str, dict[str, Operation]] = {}
     for one in OPERATIONS:
         of_path.setdefault(one.path, {})[one.method] = one
-    routes = [
-        Route(path, _endpoint(by_method, library, pool, questions), methods=list(by_method))
-        for path, by_method in of_path.items()
-    ]  # fmt: skip
+    routes = []
+    for path, by_method in of_path.items():
+        place = path.replace("{document}", "{document:document}")
+        routes.append(Route(place, _endpoint(by_method, library, pool, questions), methods=list(by_method)))
     return Starlette(routes=routes, exception_handlers={HTTPException: _not_there})
 
 
