@@ -84,7 +84,7 @@ def _read(paths: tuple[Path, ...], sources: Sources, keep: Path | None) -> Readi
                 raise click.UsageError("--keep keeps what is fetched: name a live source too")
             return read_incident(paths, progress=progress.update)
         with fetching(keep) as fetched:
-            fetch(sources, fetched, now_s=time.time(), say=say)
+            fetch(sources, fetched, now_s=time.time(), say=say, alone=not paths)
             reading = read_incident([*paths, fetched.folder], progress=progress.update)
     if keep is not None:
         say(f"kept {fetched.files} files in {keep}")

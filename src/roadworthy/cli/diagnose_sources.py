@@ -114,11 +114,12 @@ def _moment(text: str, option: str) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def fetch(sources: Sources, fetched: Fetched, *, now_s: float, say: Callable[[str], object]) -> None:
-    """Fetch from every source. One that cannot be asked is noted; with nothing else to read its error is raised.
+def fetch(sources: Sources, fetched: Fetched, *, now_s: float, say: Callable[[str], object], alone: bool) -> None:
+    """Fetch from every source; one that cannot be asked is noted.
 
     Raises:
         SpecError: an option that is wrong, before anything is asked.
+        ProbeError: not one of them gave anything, and ``alone`` says that there is nothing else to read.
     """
     start_s, end_s = time_range(sources, now_s)
     work = _prepared(sources, fetched, start_s, end_s, say)
@@ -131,8 +132,15 @@ def fetch(sources: Sources, fetched: Fetched, *, now_s: float, say: Callable[[st
             fetched.could_not_look(what, str(error))
             failed.append(error)
     fetched.close()
-    if failed and not fetched.files:
-        raise failed[0]
+    if alone and not fetched.files:
+        raise failed[0] if failed else _nothing(fetched)
+
+
+def _nothing(fetched: Fetched) -> ProbeError:
+    said = "; ".join(f"{what}: {reason}" for what, reason in fetched.missed[:3])
+    return ProbeError(
+        f"nothing could be looked at: {said or 'no source gave anything'}", hint="see what each source says"
+    )
 
 
 def _prepared(
