@@ -57,7 +57,7 @@ def ingest(
     terms = count_terms(" ".join((*unit.path, unit.label, unit.title, unit.text)) for unit in units)
     # before the store is written to: embedding takes minutes, in which others would wait for it
     embedded = list(_vectors(units, progress)) if vectors else None
-    store.put(name, digest, len(read.text), units, terms, embedded, page_starts=read.page_starts)
+    store.put(name, digest, len(read.text), units, terms, embedded, page_starts=read.page_starts, about=read.text)
     return {
         "document": name, "outcome": "stored", "kind": read.kind, "pages": read.pages, "ocr_pages": read.ocr_pages,
         "unread_pages": read.unread_pages, "units": len(units), "vectors": vectors,

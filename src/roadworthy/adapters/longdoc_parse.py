@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from roadworthy.adapters.longdoc_read.read import read_document
-from roadworthy.adapters.longdoc_store import digest_of
+from roadworthy.adapters.longdoc_store import MOST_ABOUT, digest_of
 from roadworthy.longdoc.lexical import TermCounts, count_terms
 from roadworthy.longdoc.pages import paged
 from roadworthy.longdoc.split import split
@@ -53,6 +53,7 @@ class Parsed:
     digest: str = ""
     kind: str = ""
     characters: int = 0
+    about: str = ""
     tokens: int = 0
     pages: int = 0
     page_starts: tuple[int, ...] = ()
@@ -100,7 +101,8 @@ def parse_bytes(
     if read.unread_pages:
         digest += ", in part"  # never taken for what is there already: with OCR installed, the rest can be had
     return Parsed(
-        outcome="parsed", digest=digest, kind=read.kind, characters=len(read.text), tokens=count_tokens(read.text),
+        outcome="parsed", digest=digest, kind=read.kind, characters=len(read.text),
+        about=read.text[:MOST_ABOUT], tokens=count_tokens(read.text),
         pages=read.pages, page_starts=read.page_starts, ocr_pages=read.ocr_pages, unread_pages=read.unread_pages,
         notes=(*read.notes, *(note.message for note in notes)), units=units,
         terms=count_terms(" ".join((*unit.path, unit.label, unit.title, unit.text)) for unit in units),

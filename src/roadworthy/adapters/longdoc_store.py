@@ -27,13 +27,18 @@ if TYPE_CHECKING:
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS document (
     id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, digest TEXT NOT NULL, characters INTEGER NOT NULL,
-    terms BLOB NOT NULL, page_starts TEXT NOT NULL DEFAULT '[]'
+    terms BLOB NOT NULL, page_starts TEXT NOT NULL DEFAULT '[]',
+    about TEXT NOT NULL DEFAULT ''
 );
 CREATE TABLE IF NOT EXISTS unit (
     id INTEGER PRIMARY KEY, document INTEGER NOT NULL REFERENCES document(id) ON DELETE CASCADE, kind TEXT NOT NULL,
     number TEXT NOT NULL, label TEXT NOT NULL, title TEXT NOT NULL, path TEXT NOT NULL, text TEXT NOT NULL,
     char_start INTEGER NOT NULL, char_end INTEGER NOT NULL, page INTEGER, part INTEGER NOT NULL, vector BLOB
 );
+CREATE TABLE IF NOT EXISTS numbered (
+    number TEXT NOT NULL, unit INTEGER NOT NULL REFERENCES unit(id) ON DELETE CASCADE, PRIMARY KEY (number, unit)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS numbered_unit ON numbered(unit);
 CREATE TABLE IF NOT EXISTS embedding (
     id INTEGER PRIMARY KEY AUTOINCREMENT, model TEXT NOT NULL, url TEXT NOT NULL, dimension INTEGER NOT NULL,
     query_prefix TEXT NOT NULL, passage_prefix TEXT NOT NULL, active INTEGER NOT NULL,
@@ -54,14 +59,22 @@ CREATE INDEX IF NOT EXISTS unit_number ON unit(number);
 FORMAT = 3
 """Of the tables; a file with another one is not touched, but for the one before, to which what is new is added."""
 
-_FROM_2 = "ALTER TABLE document ADD COLUMN page_starts TEXT NOT NULL DEFAULT '[]'"
+_FROM_2 = (
+    "ALTER TABLE document ADD COLUMN page_starts TEXT NOT NULL DEFAULT '[]'",
+    "ALTER TABLE document ADD COLUMN about TEXT NOT NULL DEFAULT ''",
+)
 
 FILE = "documents.sqlite"
+
+MOST_ABOUT = 400
+"""Characters of a document's beginning, in which its name stands."""
 
 LOCK_WAIT_S = 60.0
 """Others may write at the same time: a document that goes in, a deletion that writes the file anew."""
 
-_COLUMNS = "unit.id, document.name, kind, number, label, title, path, text, char_start, char_end, page, part"
+_COLUMNS = (
+    "unit.id, document.name, kind, number, label, title, path, text, char_start, char_end, page, part, document.about"
+)
 _MOST_VARIABLES = 500
 
 
@@ -101,7 +114,8 @@ class DocumentStore:
         found = self._database.execute("PRAGMA user_version").fetchone()[0]
         filled = self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if filled and found == FORMAT - 1:
-            self._database.execute(_FROM_2)
+            for statement in _FROM_2:
+                self._database.execute(statement)
             self._database.execute(f"PRAGMA user_version = {FORMAT}")
         elif filled and found != FORMAT:
             raise ProbeError(
@@ -164,6 +178,7 @@ class DocumentStore:
         *,
         served: Sequence[NDArray[numpy.float32]] | None = None,
         page_starts: Sequence[int] = (),
+        about: str = "",
     ) -> None:
         """Store a document, in place of one of the same name.
 
@@ -171,12 +186,13 @@ class DocumentStore:
             vectors: of the bundled embedding, one a unit.
             served: of the embedding that the library has behind an endpoint (``self.served.model()``).
             page_starts: where each page begins in the document's text.
+            about: how the text begins, where a document says what it is called.
         """
         with self._whole() as cursor:
             cursor.execute("DELETE FROM document WHERE name = ?", (name,))
             cursor.execute(
-                "INSERT INTO document (name, digest, characters, terms, page_starts) VALUES (?, ?, ?, ?, ?)",
-                (name, digest, characters, _packed(terms), json.dumps(list(page_starts))),
+                "INSERT INTO document (name, digest, characters, terms, page_starts, about) VALUES (?, ?, ?, ?, ?, ?)",
+                (name, digest, characters, _packed(terms), json.dumps(list(page_starts)), about[:MOST_ABOUT]),
             )
             document = cursor.lastrowid
             blobs: Iterator[bytes | None] = (
@@ -194,6 +210,10 @@ class DocumentStore:
                     ),
                 )  # fmt: skip
                 ids.append(int(cursor.lastrowid or 0))
+                cursor.executemany(
+                    "INSERT INTO numbered (number, unit) VALUES (?, ?)",
+                    ((number, ids[-1]) for number in dict.fromkeys(unit.also) if number != unit.number),
+                )
             if served is not None:
                 self.served.put(cursor, ids, served)
             cursor.execute("DELETE FROM pending WHERE document = ?", (name,))
@@ -237,7 +257,11 @@ class DocumentStore:
 
     def by_number(self, number: str) -> list[StoredUnit]:
         """Units of all documents with that canonical number."""
-        return list(self._units("number = ?", (number,))) if number else []
+        if not number:
+            return []
+        return list(
+            self._units("(number = ? OR unit.id IN (SELECT unit FROM numbered WHERE number = ?))", (number, number))
+        )
 
     def of_document(self, name: str) -> list[StoredUnit]:
         """All units of a document, in the order of the text; empty when there is none of that name."""
@@ -250,7 +274,7 @@ class DocumentStore:
         )
         for row in rows:
             yield StoredUnit(
-                id=row[0], document=row[1],
+                id=row[0], document=row[1], about=row[12],
                 unit=Unit(
                     kind=row[2], number=row[3], label=row[4], title=row[5], path=tuple(json.loads(row[6])), text=row[7],
                     char_start=row[8], char_end=row[9], page=row[10], part=row[11],

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from roadworthy.longdoc.numerals import roman_number
+from roadworthy.longdoc.references import attached_number
 from roadworthy.longdoc.values import Unit
 
 if TYPE_CHECKING:
@@ -24,6 +26,12 @@ OPENING = re.compile(  # matched at the start of a paragraph, so without an anch
 LABEL = re.compile(
     r"^\s*(?P<label>(?:(?:ARTICLE|Article|SECTION|Section|EXHIBIT|Exhibit|SCHEDULE|Schedule|ANNEX|Annex|APPENDIX|Appendix|ADDENDUM|Addendum)"
     r"\s+[\w.]*\w|\d{1,3}(?:\.\d{1,3}){0,5}))"
+)
+NUMBERED_LINE = re.compile(
+    r"^[ \t]*(?:(?P<what>ARTICLE|Article|SECTION|Section|EXHIBIT|Exhibit|SCHEDULE|Schedule|ANNEX|Annex|APPENDIX|Appendix"
+    r"|ADDENDUM|Addendum)[ \t]+(?P<number>\d{1,3}(?:\.\d{1,3})*|[A-Z](?:-\d+)?\b|[IVXLC]+\b)"
+    r"|(?P<plain>\d{1,3}(?:\.\d{1,3}){0,5})\.?[ \t]+(?=[\"“A-Z(]))",
+    re.MULTILINE,
 )
 PARAGRAPH = re.compile(r"[^\n](?:[^\n]|\n(?!\s*\n))*")
 SENTENCE_END = re.compile(
@@ -85,5 +93,18 @@ def _unit(text: str, start: int, end: int) -> Unit:
     first = body.split("\n", 1)[0].strip()
     return Unit(
         kind="clause", number=number, label=f"Section {label}" if number else label or first[:60], title=first[:120],
-        path=(), text=body, char_start=start, char_end=start + len(body),
+        path=(), text=body, char_start=start, char_end=start + len(body), also=tuple(_numbers(body)),
     )  # fmt: skip
+
+
+def _numbers(body: str) -> Iterator[str]:
+    """Canonical numbers of everything that begins on a line of ``body``, each once."""
+    found: dict[str, None] = {}
+    for line in NUMBERED_LINE.finditer(body):
+        what, number = line["what"], line["number"] or line["plain"]
+        if what is None or what.lower() in ("article", "section"):
+            roman = roman_number(number) if number.isalpha() else None
+            found[str(roman) if roman is not None else number] = None
+        else:
+            found[attached_number(what, number)] = None
+    yield from found

@@ -19,6 +19,10 @@ ORDINALS = (
     "twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth", "seventeenth", "eighteenth", "nineteenth",
     "twentieth",
 )  # fmt: skip
+CARDINALS = {
+    word: number
+    for number, word in enumerate(("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"), 1)
+}
 ORDINAL_WORDS = {word: number for number, word in enumerate(ORDINALS, 1)} | {
     f"twenty-{word}": 20 + number for number, word in enumerate(ORDINALS[:9], 1)
 }

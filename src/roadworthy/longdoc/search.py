@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 
 from roadworthy.longdoc.everyday import terms_of_art
 from roadworthy.longdoc.fuse import best, fused, mixed
+from roadworthy.longdoc.naming import NAMED_FIT, document_fit, is_chinese
 from roadworthy.longdoc.references import references
+
+__all__ = ["Hit", "SearchIndex", "Searcher", "StoredUnit", "Units", "is_chinese"]
 
 if TYPE_CHECKING:
     from roadworthy.longdoc.dense import DenseIndex
@@ -29,11 +32,12 @@ _CANDIDATES = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredUnit:
-    """A unit with the document that it is of."""
+    """A unit with the document that it is of; ``about`` is how that one's text begins."""
 
     id: int
     document: str
     unit: Unit
+    about: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,12 +71,6 @@ class SearchIndex:
     dense: DenseIndex | None = None
     served: DenseIndex | None = None
     trust: tuple[float, float] = (0.0, 0.0)
-
-
-def is_chinese(text: str) -> bool:
-    """Whether ``text`` has Chinese characters in earnest: a name in an English sentence does not make it Chinese."""
-    found = sum("\u3400" <= letter <= "\u9fff" for letter in text)
-    return 10 * found > sum(letter.isalpha() for letter in text)
 
 
 class Units(Protocol):
@@ -163,11 +161,20 @@ class Searcher:
         return drawn
 
     def _named(self, question: str, lexical: NDArray[numpy.float32]) -> list[StoredUnit]:
-        """Units that the question names; of several documents with the number the one whose words fit is first."""
+        """Units that the question names; of several documents with the number the one whose words fit is first, and
+        the only one where the question names it."""
         found: dict[int, StoredUnit] = {}
         for kind, number in references(question):
             same = [one for one in self._units.by_number(number) if _fits(one, kind)]
-            same.sort(key=lambda one: (-_document_fit(question, one), -self._words(one.id, lexical), one.id))
+            fits = {one.id: document_fit(question, one.document, one.about, one.unit.text) for one in same}
+            best_fit = max(fits.values(), default=0)
+            if best_fit >= NAMED_FIT:
+                same = [one for one in same if fits[one.id] == best_fit]
+            same.sort(
+                key=lambda one: (
+                    -fits[one.id], one.unit.number != number, -self._words(one.id, lexical), one.id
+                )
+            )  # fmt: skip
             found |= {one.id: one for one in same if one.id not in found}
         return list(found.values())
 
@@ -181,12 +188,4 @@ def _fits(one: StoredUnit, kind: str | None) -> bool:
     mine = one.unit.kind
     if kind is None or mine == kind:
         return True
-    return {mine, kind} <= {"section", "clause", "article"} and "recital" not in (mine, kind)
-
-
-def _document_fit(question: str, stored: StoredUnit) -> int:
-    """Whether the question names the document, or is at least of its language."""
-    name = stored.document.rsplit("/", 1)[-1].rsplit(".", 1)[0].lower()
-    same_language = is_chinese(question) == is_chinese(stored.unit.text[:200])
-    named = any(part in question.lower() for part in name.replace("_", " ").split() if len(part) > 2)
-    return 2 * named + same_language
+    return {mine, kind} <= {"section", "clause", "article"}

@@ -20,6 +20,7 @@ class Unit:
         char_start: first character in the document's text; ``text`` is exactly ``document[char_start:char_end]``.
         page: first page, counted from 1; None for formats without pages.
         part: which piece of a unit that had to be cut, counted from 0.
+        also: numbers of further clauses, schedules or exhibits that begin in it.
     """
 
     kind: UnitKind
@@ -32,6 +33,7 @@ class Unit:
     char_end: int
     page: int | None = None
     part: int = 0
+    also: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.char_end - self.char_start != len(self.text):

@@ -70,9 +70,7 @@ class Wall:
 
     def said(self) -> str:
         """One line for an operator."""
-        sides = (
-            f"reading delivers {self.read_per_s:,.0f} tokens/s, the engine could prefill {self.engine_per_s:,.0f}"
-        )
+        sides = f"reading delivers {self.read_per_s:,.0f} tokens/s, the engine could prefill {self.engine_per_s:,.0f}"
         if self.bottleneck == "engine":
             return f"{sides}: the engine is the bottleneck, reading keeps it fed"
         times = f"{self.ratio:,.1f} times" if self.ratio != float("inf") else "any number of times"
