@@ -15,7 +15,7 @@ from roadworthy.diagnose.hosts.fabric.interpret import measured
 from roadworthy.diagnose.hosts.fabric.inventory import inventory_script, parse_inventory
 from roadworthy.diagnose.hosts.fabric.schedule import rounds
 from roadworthy.diagnose.hosts.fabric.steps import Alternative, Choice, Party, between, inside, missing
-from roadworthy.diagnose.hosts.fabric.values import Command, End, Inventory, Output, Run, Step
+from roadworthy.diagnose.hosts.fabric.values import Command, End, FabricCapture, Inventory, Output, Run, Step
 
 INVENTORY_LIMIT_S = 60.0
 READY_LIMIT_S = 30.0
@@ -41,14 +41,6 @@ class Ways:
     reach: tuple[str, ...] = SSH
     limit_s: float = 60.0
     python: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FabricCapture:
-    """Everything that a measurement of a fabric brought; what `--capture` keeps."""
-
-    inventories: tuple[Inventory, ...]
-    runs: tuple[Run, ...]
 
 
 @dataclass(slots=True)

@@ -8,10 +8,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from roadworthy.adapters.fabric import FabricCapture
 from roadworthy.adapters.files import write_atomically
 from roadworthy.core.errors import ProbeError
-from roadworthy.diagnose.hosts.fabric.values import Command, End, Inventory, Output, Port, Run, Step
+from roadworthy.diagnose.hosts.fabric.values import Command, End, FabricCapture, Inventory, Output, Port, Run, Step
 
 MANIFEST = "fabric.json"
 FORM = 1

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from roadworthy.adapters.fabric import FabricCapture, Host, Ways
+    from roadworthy.adapters.fabric import Host, Ways
     from roadworthy.diagnose.hosts.fabric.judge import Efficiency, FabricJudgement
     from roadworthy.diagnose.hosts.fabric.picture import Matrix
     from roadworthy.diagnose.hosts.fabric.steps import Choice
-    from roadworthy.diagnose.hosts.fabric.values import Measured
+    from roadworthy.diagnose.hosts.fabric.values import FabricCapture, Measured
     from roadworthy.spec.values import Deployment
 
 

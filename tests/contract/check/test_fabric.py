@@ -205,8 +205,7 @@ def test_the_script_quotes_and_tells_its_code() -> None:
 
 
 def test_a_capture_comes_back_as_it_was(tmp_path: Path) -> None:
-    from roadworthy.adapters.fabric import FabricCapture
-    from roadworthy.diagnose.hosts.fabric.values import Inventory, Port
+    from roadworthy.diagnose.hosts.fabric.values import FabricCapture, Inventory, Port
     from support.fabric import run_of
 
     run = run_of("ib_write_bw", write_bw(391.5), other="é\n")

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from roadworthy.adapters.fabric import FabricCapture
 from roadworthy.adapters.fabric_files import write_fabric
 from roadworthy.cli import check
 from roadworthy.core.errors import ProbeError, SpecError
-from roadworthy.diagnose.hosts.fabric.values import Command, End, Inventory, Output, Run, Step
+from roadworthy.diagnose.hosts.fabric.values import Command, End, FabricCapture, Inventory, Output, Run, Step
 from support.fabric import write_bw, write_lat
 
 SPEC = """\
@@ -123,7 +122,7 @@ def test_without_fabric_its_options_are_refused() -> None:
     ("arguments", "match"),
     [
         ((), "no hosts"), (("--hosts", ","), "no hosts"), (("--hosts", "a,a"), "twice"),
-        (("--hosts", "a,b", "--reach", "kubectl exec"), r"no \{host\}"), 
+        (("--hosts", "a,b", "--reach", "kubectl exec"), r"no \{host\}"),
         (("--hosts", "-oProxyCommand=x,b"), "no host name"),
     ],
 )  # fmt: skip

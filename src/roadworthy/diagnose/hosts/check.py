@@ -12,9 +12,23 @@ from roadworthy.diagnose.hosts.compare import odd_ones_out
 from roadworthy.diagnose.hosts.facts import Expected, HostFacts
 from roadworthy.diagnose.hosts.rules import findings_on
 from roadworthy.diagnose.judge import judge
+from roadworthy.diagnose.probes import capture, gpu, rdma
+from roadworthy.diagnose.probes import host as host_probes
+from roadworthy.diagnose.values import Document
 
 if TYPE_CHECKING:
     from roadworthy.core.finding import Finding
+
+PROBES_OF = {
+    "lspci.txt": (host_probes.boot, capture.hidden),
+    "dmesg.txt": (),
+    "nvidia-smi-q.txt": (gpu.health,),
+    "hw_counters.txt": (rdma.counters,),
+    "gids.txt": (rdma.gid_tables,),
+    "ethtool.txt": (rdma.port_states, rdma.counters),
+    "ip-addr.txt": (host_probes.network,),
+}
+"""Which probes read the long answers, whatever their length; the others are read by all, as files of an incident."""
 
 ABOUT = {question.file: question.about for question in QUESTIONS}
 
@@ -25,10 +39,18 @@ def host_facts(host: str, answers: Sequence[Answer]) -> HostFacts:
     for answer in answers:
         if not answer.text:
             continue
-        scan = examination.scan(f"{host}/{answer.file}")
+        file = f"{host}/{answer.file}"
+        scan = examination.scan(file)
         scan.host = host
         scan.feed(answer.text.encode("utf-8", "replace"))
-        examination.finished(scan, answer.text if len(answer.text) <= DOCUMENT_LIMIT_BYTES else None)
+        probes = PROBES_OF.get(answer.file)
+        if probes is None:
+            examination.finished(scan, answer.text if len(answer.text) <= DOCUMENT_LIMIT_BYTES else None)
+            continue
+        examination.finished(scan, None)
+        document = Document(file=file, text=answer.text, host=host)
+        for probe in probes:
+            examination.add(probe(document))
     unanswered = [(answer.file, answer.status) for answer in answers if answer.status != "answered"]
     book = examination.book()
     if book.has("pcie.capabilities-hidden"):

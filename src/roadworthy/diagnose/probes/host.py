@@ -247,10 +247,18 @@ def reads(document: Document) -> Iterator[Clue]:
             yield document.clue("storage.dd", line, rate=found["rate"], unit=found["unit"])
 
 
+BOOT_WORDS = re.compile(
+    r"_iommu=on|ACSCtl|LnkSta|P2P_DISABLE|no output|h[au]ng|stuck|never |killed after|timeout|rev ff|header type 7f"
+)
+"""What every reading of :func:`boot` begins with; `lspci -vvv` of a large host has 10,000 lines of other things."""
+
+
 def boot(document: Document) -> Iterator[Clue]:
     """IOMMU on the kernel command line; ACS redirection and link status of `lspci`; a peer-to-peer test that hangs."""
     for line in document.numbered():
         text = line.text
+        if not BOOT_WORDS.search(text):
+            continue
         if found := re.search(r"\b(?P<what>(?:intel|amd)_iommu=on)\b", text):
             name = "iommu.passthrough" if "iommu=pt" in text else "iommu.translating"
             yield document.clue(name, line, option=found["what"])

@@ -158,6 +158,16 @@ def test_capabilities_that_lspci_may_not_read_could_not_be_looked_at() -> None:
     assert ("ACS and PCIe links", "may not be read: run as root") in could_not_look([facts])["node-a"]
 
 
+def test_a_listing_of_pcie_that_is_longer_than_any_document_is_read_to_its_end() -> None:
+    """A host with eight GPUs and their switches prints about a megabyte."""
+    device = (
+        "00:02.0 PCI bridge\n" + "\t\tDevCap:\tMaxPayload 512 bytes, PhantFunc 0, ExtTag+ RBE+ SlotPowerLimit 0W\n" * 30
+    )
+    text = device * 400 + "ff:01.0 PCI bridge\n\t\tACSCtl:\tSrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+\n"
+    assert len(text) > 800_000
+    assert codes(host(lspci_dot_txt=text)) == [("pcie-acs-iommu", "node-a")]
+
+
 def test_a_few_huge_pages_are_nobodys_business() -> None:
     assert codes(host(meminfo_dot_txt=MEMINFO.replace("Total:       0", "Total:    1024"))) == []
 

@@ -165,3 +165,11 @@ class Measured:
     def inside(self) -> bool:
         """Between two GPUs of one host."""
         return self.one.host == self.two.host
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FabricCapture:
+    """Everything that a measurement of a fabric brought; what `--capture` keeps."""
+
+    inventories: tuple[Inventory, ...]
+    runs: tuple[Run, ...]
