@@ -41,7 +41,7 @@ def page() -> str:
     parts = [INTRODUCTION, _summary()]
     parts += [_operation(one, paths[one.path][one.method.lower()]) for one in OPERATIONS]
     parts.append("## Shapes\n")
-    parts += [_component(name, schema) for name, schema in COMPONENTS.items() if name != "Error"]
+    parts += [component(name, schema) for name, schema in COMPONENTS.items() if name != "Error"]
     rows = "\n".join(f"| `{code}` | {kind.status} | {kind.meaning} |" for code, kind in ERRORS.items())
     parts.append(f"## Errors\n\n| code | status | |\n|---|---|---|\n{rows}\n")
     return "\n".join(parts)
@@ -49,13 +49,13 @@ def page() -> str:
 
 def _summary() -> str:
     rows = "\n".join(
-        f"| [`{one.method} {one.path}`](#{_anchor(one)}) | {one.role or 'everybody'} | {one.summary} |"
+        f"| [`{one.method} {one.path}`](#{anchor(one)}) | {one.role or 'everybody'} | {one.summary} |"
         for one in OPERATIONS
     )
     return f"| | who | |\n|---|---|---|\n{rows}\n"
 
 
-def _anchor(one: Operation) -> str:
+def anchor(one: Operation) -> str:
     kept = (letter for letter in f"{one.method} {one.path}".lower() if letter.isalnum() or letter in " -_")
     return "".join(kept).replace(" ", "-")
 
@@ -67,49 +67,49 @@ def _operation(one: Operation, described: Mapping[str, Any]) -> str:
         lines += ["| parameter | | |", "|---|---|---|"]
         for parameter in described["parameters"]:
             default = parameter["schema"].get("default")
-            kind = _kind(parameter["schema"]) + (f", `{default}` unless given" if default is not None else "")
+            kind = kind_of(parameter["schema"]) + (f", `{default}` unless given" if default is not None else "")
             lines.append(f"| `{parameter['name']}` ({parameter['in']}) | {kind} | {parameter['description']} |")
         lines.append("")
     if one.body is not None:
-        lines += _fields(one.body, "field of the body")
+        lines += fields_of(one.body, "field of the body")
         lines += ["```json", json.dumps(dict(one.examples)), "```", ""]
     if one.answer is not None:
-        lines += [f"Answers {one.status} with {_answer(one.answer)}.", ""]
+        lines += [f"Answers {one.status} with {answer_of(one.answer)}.", ""]
     codes = ", ".join(f"`{code}`" for code in one.errors)
     if codes:
         lines += [f"Errors of its own: {codes}.", ""]
     return "\n".join(lines)
 
 
-def _answer(answer: Mapping[str, Any] | str) -> str:
+def answer_of(answer: Mapping[str, Any] | str) -> str:
     if isinstance(answer, str):
         return f"a [{answer}](#{answer.lower()})"
     fields = answer.get("properties")
     if not fields:
         return "an object"
-    return ", ".join(f"`{name}` ({_kind(schema)})" for name, schema in fields.items())
+    return ", ".join(f"`{name}` ({kind_of(schema)})" for name, schema in fields.items())
 
 
-def _component(name: str, schema: Mapping[str, Any]) -> str:
-    return "\n".join([f"### {name}", "", schema.get("description", ""), "", *_fields(schema, "field")])
+def component(name: str, schema: Mapping[str, Any]) -> str:
+    return "\n".join([f"### {name}", "", schema.get("description", ""), "", *fields_of(schema, "field")])
 
 
-def _fields(schema: Mapping[str, Any], heading: str) -> list[str]:
+def fields_of(schema: Mapping[str, Any], heading: str) -> list[str]:
     required = schema.get("required", ()) if heading != "field" else ()
     lines = [f"| {heading} | | |", "|---|---|---|"]
     for name, of in schema["properties"].items():
-        kind = _kind(of) + (", required" if name in required else "")
+        kind = kind_of(of) + (", required" if name in required else "")
         lines.append(f"| `{name}` | {kind} | {of.get('description', '')} |")
     return [*lines, ""]
 
 
-def _kind(schema: Mapping[str, Any]) -> str:
+def kind_of(schema: Mapping[str, Any]) -> str:
     """A schema in a few words."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
     if "oneOf" in schema:
-        return " or ".join(_kind(one) for one in schema["oneOf"])
+        return " or ".join(kind_of(one) for one in schema["oneOf"])
     types = schema.get("type", "anything")
     names = [types] if isinstance(types, str) else list(types)
     if "enum" in schema:
@@ -117,7 +117,7 @@ def _kind(schema: Mapping[str, Any]) -> str:
     words = []
     for one in names:
         if one == "array":
-            words.append(f"list of {_kind(schema['items'])}")
+            words.append(f"list of {kind_of(schema['items'])}")
         elif one in ("integer", "number"):
             words.append(one + _range(schema))
         elif one == "string":
