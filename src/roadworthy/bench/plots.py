@@ -108,7 +108,7 @@ def in_flight(spans_s: Sequence[tuple[float, float]]) -> str:
     points = _points(_peaks(steps, end_s), x, y)
     floor = f"{x.px(end_s):.1f},{y.px(0):.1f} {x.px(0):.1f},{y.px(0):.1f}"
     parts = [
-        _x_axis(x, _seconds, "time since start"),
+        _x_axis(x, seconds, "time since start"),
         _y_axis(y, lambda level: f"{level:.0f}" if level == int(level) else ""),
         f'<polygon class="area" points="{points} {floor}"/>',
         f'<polyline class="curve" points="{points}"/>',
@@ -145,7 +145,7 @@ def latency_scatter(
     high = max([value for _, value in points_s] + [limit_s or 0.0, 1e-3]) * 1.06
     x = Axis(low=0, high=end_s, start_px=_LEFT, end_px=WIDTH - _RIGHT)
     y = Axis(low=0, high=high, start_px=HEIGHT - _BOTTOM, end_px=_TOP)
-    parts = [_x_axis(x, _seconds, "scheduled arrival"), _y_axis(y, _duration)]
+    parts = [_x_axis(x, seconds, "scheduled arrival"), _y_axis(y, _duration)]
     if limit_s is not None:
         at = y.px(limit_s)
         parts.append(f'<line class="limit" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>')
@@ -168,7 +168,8 @@ def _points(pairs: Sequence[tuple[float, float]], x: Axis, y: Axis) -> str:
     return " ".join(f"{x.px(across):.1f},{y.px(up):.1f}" for across, up in pairs)
 
 
-def _seconds(time_s: float) -> str:
+def seconds(time_s: float) -> str:
+    """A moment of a run on an axis."""
     return f"{time_s:g} s" if time_s < 600 else f"{time_s / 60:g} min"
 
 

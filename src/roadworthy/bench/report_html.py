@@ -11,11 +11,13 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from roadworthy.bench import plots
+from roadworthy.bench.plot_curves import STYLE, Curve, Scale, curves, legend
 from roadworthy.bench.report_page import notes, page, paragraph, scroll, sentence, table
 from roadworthy.bench.sections import (
     GROUP_COLUMNS,
     LATENCIES,
     OF_MET,
+    Levels,
     RunSection,
     Section,
     TableSection,
@@ -45,7 +47,7 @@ def render_html(title: str, sections: Sequence[Section], *, subtitle: str = "", 
         *(_banner(run, linked=len(runs) > 1) for run in runs),
         *(_section(section, index, headed=len(sections) > 1) for index, section in enumerate(sections)),
     ]
-    return page(title, body, subtitle=subtitle, generator=generator)
+    return page(title, body, subtitle=subtitle, generator=generator, style=STYLE if any(r.levels for r in runs) else "")
 
 
 def _section(section: Section, index: int, *, headed: bool) -> str:
@@ -76,7 +78,7 @@ def _run(run: RunSection, *, headed: bool) -> str:
         f"<h3>Latency</h3>{_latencies(report)}"
         f"{notes(remarks)}"
         f"{_plots(run)}"
-        f"{_groups(run) if run.groups else _tenants(report)}{_errors(report)}"
+        f"{_groups(run) if run.groups else _tenants(report)}{_tables(run)}{_errors(report)}"
         f"<details><summary>Gates passed on the way to the verdict</summary>{_gates(report)}</details>"
         f"{_facts(run.facts)}</section>"
     )
@@ -143,14 +145,47 @@ def _cells(summary: LatencySummary) -> str:
 
 
 def _plots(run: RunSection) -> str:
+    figures = (*_requests(run), *(_levels(one) for one in run.levels))
+    drawn = [f"<figure><figcaption>{escape(name)}</figcaption>{svg}</figure>" for name, svg in figures if svg]
+    return f'<h3>Distribution and timeline</h3><div class="plots">{"".join(drawn)}</div>' if drawn else ""
+
+
+def _levels(levels: Levels) -> tuple[str, str]:
+    """One plot of several lines over time."""
+    lines = [Curve(name=name, points=points) for name, points in levels.lines if points]
+    drawn = curves(
+        f"{levels.name} over time",
+        lines,
+        Scale(name="time since start", text=plots.seconds),
+        Scale(name="", text=_share if levels.as_ratio else _count),
+    )
+    return levels.name, f"{legend([line.name for line in lines])}{drawn}"
+
+
+def _share(ratio: float) -> str:
+    return f"{ratio:.0%}"
+
+
+def _count(level: float) -> str:
+    return f"{level:,.0f}" if level == int(level) else ""
+
+
+def _tables(run: RunSection) -> str:
+    return "".join(
+        f"<h3>{escape(one.title)}</h3>{table(one.columns, one.rows)}{paragraph(one.note, 'note')}" for one in run.tables
+    )
+
+
+def _requests(run: RunSection) -> tuple[tuple[str, str], ...]:
+    """Plots that need every request."""
     done = [record for record in run.records if record.ok]
     if not run.records:
-        return ""
+        return ()
     limits = {item.name: item.limit for item in run.report.objectives}
     ttft, tpot = limits.get("ttft_p99"), limits.get("tpot_p99")
     user_ttft = [(record.t_sched_s, record.user_ttft_s) for record in done if record.user_ttft_s is not None]
     gaps = [gap for record in done for gap in record.itl_s]
-    figures = (
+    return (
         ("TTFT, user", plots.latency_cdf("TTFT", [value for _, value in user_ttft], limit_s=ttft, limit_name="P99 ≤")),
         (
             "TPOT",
@@ -163,8 +198,6 @@ def _plots(run: RunSection) -> str:
         ("TTFT over time", plots.latency_scatter("TTFT", user_ttft, _failures(run), limit_s=ttft)),
         ("Requests in flight", plots.in_flight([(record.t_send_s, record.t_last_s) for record in run.records])),
     )
-    drawn = (f"<figure><figcaption>{escape(name)}</figcaption>{svg}</figure>" for name, svg in figures if svg)
-    return f'<h3>Distribution and timeline</h3><div class="plots">{"".join(drawn)}</div>'
 
 
 def _failures(run: RunSection) -> list[float]:

@@ -18,6 +18,20 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Levels:
+    """Something that rises and falls during a run, drawn over time.
+
+    Args:
+        lines: each a name with (seconds from the start, level) pairs.
+        as_ratio: levels run from 0 to 1; otherwise they count.
+    """
+
+    name: str
+    lines: tuple[tuple[str, tuple[tuple[float, float], ...]], ...]
+    as_ratio: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunSection:
     """One run with its verdict, such as "live, 20 s" or "virtual time".
 
@@ -27,6 +41,8 @@ class RunSection:
         simulated: the engine was a model of one; it is said wherever the numbers show.
         records: the requests, for the plots; may be empty.
         groups: the run by tenant, prompt length or kind of session, each with its name.
+        levels: what rose and fell during the run.
+        tables: what else is known of it, shown behind the tenants.
     """
 
     title: str
@@ -36,6 +52,8 @@ class RunSection:
     notes: tuple[str, ...] = ()
     simulated: bool = False
     groups: tuple[tuple[str, tuple[GroupReport, ...]], ...] = ()
+    levels: tuple[Levels, ...] = ()
+    tables: tuple[TableSection, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from roadworthy.cli.bench_options import DURATION
 from roadworthy.cli.simulate_run import Asked, JudgedRun, judged_runs, simulate_planned
+from roadworthy.cli.simulate_trace import recording_of, require_effect
 from roadworthy.core.errors import SpecError
 
 if TYPE_CHECKING:
@@ -50,10 +53,22 @@ def joined_pairs(arguments: Sequence[str]) -> list[str]:
 @click.option(
     "--requests",
     type=click.IntRange(min=1),
-    default=DEFAULT_REQUESTS,
-    show_default=True,
-    help="How many requests to send; a verdict on a P99 wants 1,000.",
+    help="How many requests to send; a verdict on a P99 wants 1,000.  [default: "
+    f"{DEFAULT_REQUESTS}, or all of the trace]",
 )
+@click.option(
+    "--trace",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Replay a trace (Mooncake, Azure, ShareGPT, an access log, ...) instead of the document's workload.",
+)
+@click.option(
+    "--speed",
+    type=click.FloatRange(min=0, min_open=True),
+    default=1.0,
+    help="Of the replay: 2 is twice as fast.",
+)
+@click.option("--max-gap", type=DURATION, help="Cut silences of the trace to this.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Same seed, same run.")
 @click.option(
     "--seeds",
@@ -85,8 +100,9 @@ def joined_pairs(arguments: Sequence[str]) -> list[str]:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(
-    spec: str, requests: int, seed: int, seeds: int, what_if: tuple[str, ...], jobs: int | None, ungoverned: bool,
-    compare_routing: bool, html: Path | None, as_json: bool,
+    spec: str, requests: int | None, trace: Path | None, speed: float, max_gap: float | None, seed: int, seeds: int,
+    what_if: tuple[str, ...], jobs: int | None, ungoverned: bool, compare_routing: bool, html: Path | None,
+    as_json: bool,
 ) -> int:  # fmt: skip
     """Run the same deployment in virtual time: hours of traffic in seconds.
 
@@ -102,19 +118,23 @@ def command(
         from roadworthy.adapters.report_files import require_writable
 
         require_writable(html)
+    recording = recording_of(trace, speed=speed, max_gap_s=max_gap)
+    if recording is None and requests is None:
+        requests = DEFAULT_REQUESTS
     variants = [parse_variant(text) for text in what_if]
+    if recording is not None:
+        for variant in variants:
+            require_effect(variant, recording)
+    asked = Asked(requests=requests, seed=seed, seeds=seeds, jobs=jobs, governed=not ungoverned, recording=recording)
     source = _Source(spec, keep=bool(variants))
     with PlanProgress() as progress:
         base = load_best(spec, progress=progress, text=source.text)
-        runs = [(base, Asked(requests=requests, seed=seed, seeds=seeds, jobs=jobs, governed=not ungoverned))]
-        for variant in variants:
-            planned = source.variant(variant, base, progress)
-            asked = Asked(
-                requests=requests, seed=seed, seeds=seeds, jobs=jobs, governed=not ungoverned, variant=variant
-            )
-            runs.append((planned, asked))
+        runs = [(base, asked)]
+        runs += [(source.variant(one, base, progress), replace(asked, variant=one)) for one in variants]
     if compare_routing:
-        first = simulate_planned(base, requests=requests, seed=seed, compare_routing=True, governed=not ungoverned)
+        first = simulate_planned(
+            base, requests=requests, seed=seed, compare_routing=True, governed=not ungoverned, recording=recording
+        )
         judged, *others = [first, *judged_runs(runs[1:])] if variants else [first]
     else:
         judged, *others = judged_runs(runs)
@@ -141,8 +161,6 @@ class _Source:
 
     def variant(self, variant: Any, base: Planned, progress: Any) -> Planned:
         """The document with the changes of ``variant``, on the layout of ``base`` where the hardware stays as it is."""
-        from dataclasses import replace
-
         import yaml
 
         from roadworthy.adapters.documents import parse_document

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from roadworthy.cli.output import plain
 from roadworthy.cli.simulate_text import fairness
+from roadworthy.cli.simulate_trace import trace_json
 from roadworthy.core.latency import LatencySummary
+from roadworthy.simulate.timeline import levels_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from roadworthy.cli.simulate_run import JudgedRun, SeedResult
+    from roadworthy.simulate.timeline import Levels, Points
+
+TIMELINE_POINTS = 60
+"""Stretches of a run in the JSON document."""
 
 
 def simulate_document(judged: JudgedRun, variants: Sequence[JudgedRun] = ()) -> dict[str, object]:
@@ -40,8 +47,11 @@ def simulate_document(judged: JudgedRun, variants: Sequence[JudgedRun] = ()) -> 
         if judged.standings
         else None,
         "cost": _cost(judged),
+        "timeline": _timeline(judged),
         "requests_per_cpu_s": judged.requests_per_cpu_s,
     }
+    if judged.recording is not None:
+        document["trace"] = trace_json(judged.recording, too_long=judged.too_long)
     if judged.seeds:
         document["seeds"] = [_seed(one) for one in judged.seeds]
     if variants:
@@ -62,7 +72,10 @@ def _tenants(judged: JudgedRun) -> list[dict[str, object]]:
         standing = standings.get(one.id)
         if standing is not None:
             row |= {
+                "weight_ratio": standing.weight_ratio,
                 "work_ratio": standing.work_ratio,
+                "admitted": standing.admitted,
+                "borrowed": standing.borrowed,
                 "refused": dict(standing.refused),
                 "waited": standing.waited,
                 "waited_p50_s": standing.waited_p50_s,
@@ -82,6 +95,23 @@ def _routing(judged: JudgedRun) -> dict[str, object]:
     if judged.policies:
         routing["policies"] = plain(judged.policies)
     return routing
+
+
+def _timeline(judged: JudgedRun) -> dict[str, object] | None:
+    """The run over time, in ``TIMELINE_POINTS`` stretches at most; None where nothing was looked at."""
+    run = judged.run
+    levels = levels_of(run.timeline, run.log, len(run.engines), points=TIMELINE_POINTS)
+    if not levels.utilisation_ratio:
+        return None
+    columns = {name: [level for _, level in points] for name, points in plain_levels(levels)}
+    return {"at_s": [at_s for at_s, _ in levels.utilisation_ratio], **columns}
+
+
+def plain_levels(levels: Levels) -> Iterator[tuple[str, Points]]:
+    """Each level with its name; one that never rose is all zeros."""
+    nothing = tuple((at_s, 0.0) for at_s, _ in levels.utilisation_ratio)
+    for one in fields(levels):
+        yield one.name, getattr(levels, one.name) or nothing
 
 
 def _queue(judged: JudgedRun) -> dict[str, object]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import math
 import sys
 import time
 from dataclasses import dataclass, field, replace
@@ -14,11 +15,15 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from roadworthy.advise.arrivals import Arrivals
+    from roadworthy.advise.traces import TraceSchedule
     from roadworthy.advise.verdict import SlaReport
     from roadworthy.bench.sections import RunSection
     from roadworthy.cli.wiring import Planned
     from roadworthy.route.settings import RoutingSettings
     from roadworthy.simulate.compare import PolicyResult
+    from roadworthy.simulate.periods import Period
+    from roadworthy.simulate.recording import Recording
     from roadworthy.simulate.result import SimulatedRun
     from roadworthy.simulate.standing import TenantStanding
     from roadworthy.simulate.trial import Trial
@@ -49,6 +54,7 @@ class JudgedRun:
         standings: how each tenant fared.
         seeds: of several, each by itself; ``run`` and ``report`` are then of all of them together.
         periods: independent stretches, each starting with an empty service, that a long run is made of.
+        recording: the trace that was replayed, of which ``too_long`` requests exceed the context.
         cost_per_hour: of the whole cluster, None when no price is known for the GPU.
     """
 
@@ -67,6 +73,8 @@ class JudgedRun:
     cost_per_hour: float | None = None
     currency: str = ""
     variant: Variant | None = field(default=None)
+    recording: Recording | None = None
+    too_long: int = 0
 
     @property
     def requests_per_cpu_s(self) -> float:
@@ -80,6 +88,7 @@ class JudgedRun:
     def section(self, title: str) -> RunSection:
         """This run as part of a report."""
         from roadworthy.bench.sections import RunSection
+        from roadworthy.cli.simulate_sections import governance_table, run_levels
         from roadworthy.cli.simulate_text import facts, notes
 
         return RunSection(
@@ -89,6 +98,8 @@ class JudgedRun:
             facts=facts(self),
             notes=notes(self),
             simulated=True,
+            levels=run_levels(self),
+            tables=governance_table(self),
         )
 
 
@@ -97,21 +108,29 @@ class Asked:
     """What of a document is to be simulated.
 
     Args:
+        requests: how many; None is all of a recording.
         seeds: how many runs, with the seeds from ``seed`` on.
         jobs: processes at most; None is as many as there are cores.
         governed: quotas, queueing and rules apply.
     """
 
-    requests: int
+    requests: int | None
     seed: int = 0
     seeds: int = 1
     jobs: int | None = None
     governed: bool = True
     variant: Variant | None = None
+    recording: Recording | None = None
 
 
 def simulate_planned(
-    planned: Planned, *, requests: int, seed: int, compare_routing: bool = False, governed: bool = True
+    planned: Planned,
+    *,
+    requests: int | None,
+    seed: int,
+    compare_routing: bool = False,
+    governed: bool = True,
+    recording: Recording | None = None,
 ) -> JudgedRun:
     """Simulate ``requests`` requests of the document's workload on the best layout, and judge them.
 
@@ -123,13 +142,14 @@ def simulate_planned(
         Infeasible: no layout fits.
         Unsupported: the plan has no timing for this model and hardware.
     """
-    judged = judged_runs([(planned, Asked(requests=requests, seed=seed, governed=governed, jobs=1))])[0]
+    asked = Asked(requests=requests, seed=seed, governed=governed, jobs=1, recording=recording)
+    judged = judged_runs([(planned, asked)])[0]
     if not compare_routing:
         return judged
     from roadworthy.simulate.compare import compare_policies
     from roadworthy.simulate.trial import arrivals_of
 
-    trial = _trials(planned, Asked(requests=requests, seed=seed))[0]
+    trial = _trials(planned, asked)[0]
     policies = compare_policies(
         trial.configs,
         lambda: arrivals_of(trial),
@@ -173,7 +193,6 @@ def _outcomes(trials: Sequence[Trial], jobs: int, progress: _Progress) -> Iterat
 def _trials(planned: Planned, asked: Asked) -> list[Trial]:
     """The runs of ``asked``: for each seed its periods."""
     from roadworthy.advise.deploy import twin_configs
-    from roadworthy.simulate.periods import periods_of
     from roadworthy.simulate.trial import Trial, arrivals_of
 
     configs = twin_configs(planned.deployment, planned.plan)
@@ -188,12 +207,23 @@ def _trials(planned: Planned, asked: Asked) -> list[Trial]:
             outages=variant.outages if variant is not None else (),
             faults=variant.faults if variant is not None else (),
             governed=asked.governed,
+            recording=asked.recording,
         )
         for number in range(asked.seeds)
-        for period in periods_of(asked.requests, asked.seed + number)
+        for period in _periods(asked, asked.seed + number)
     ]
     arrivals_of(trials[0])  # raises for a tenant that does not exist
     return trials
+
+
+def _periods(asked: Asked, seed: int) -> tuple[Period, ...]:
+    """The stretches of one run; a recorded one is not cut."""
+    from roadworthy.simulate.periods import Period, periods_of
+
+    if asked.recording is None:
+        return periods_of(asked.requests or 1, seed)
+    most = max([1.0, *(factor for _, factor in asked.variant.traffic)]) if asked.variant is not None else 1.0
+    return (Period(seed=seed, requests=asked.requests or math.ceil(asked.recording.requests * most**2)),)
 
 
 def _judged(
@@ -207,12 +237,15 @@ def _judged(
 
     each = len(trials) // asked.seeds
     runs = [pooled([run for run, _ in outcomes[at : at + each]]) for at in range(0, len(trials), each)]
-    rate = arrivals_of(trials[0]).asked_rate_per_s
+    load = arrivals_of(trials[0])
+    rate, even = load.asked_rate_per_s, _is_even(planned, asked)
     seeds: tuple[SeedResult, ...] = ()
     if asked.seeds > 1:
         seeds = tuple(
             SeedResult(
-                seed=asked.seed + number, report=_report(planned, run, rate), utilisation_ratio=run.utilisation_ratio
+                seed=asked.seed + number,
+                report=_report(planned, run, rate, even=even),
+                utilisation_ratio=run.utilisation_ratio,
             )
             for number, run in enumerate(runs)
         )
@@ -221,25 +254,43 @@ def _judged(
         planned=planned,
         seed=asked.seed,
         run=run,
-        report=_report(planned, run, rate),
+        report=_report(planned, run, rate, even=even),
         asked_rate_per_s=rate,
         cpu_s=sum(cpu_s for _, cpu_s in outcomes),
         routing=routing_of(planned.deployment, len(trials[0].configs)),
-        standings=standings(run.log),
+        standings=standings(
+            run.log,
+            weights={tenant.id: tenant.weight for tenant in planned.deployment.tenants},
+            borrowed=run.borrowed,
+        ),
         seeds=seeds,
         periods=each,
         governed=asked.governed and bool(planned.deployment.tenants),
         cost_per_hour=cost_per_hour(planned),
         currency=planned.deployment.cost.currency,
         variant=asked.variant,
+        recording=asked.recording,
+        too_long=_too_long(load) if asked.recording is not None else 0,
     )
 
 
-def _report(planned: Planned, run: SimulatedRun, rate_per_s: float | None) -> SlaReport:
+def _is_even(planned: Planned, asked: Asked) -> bool:
+    """Whether requests are meant to come at one rate all along, unlike in waves, bursts, ramps and traces."""
+    return asked.recording is None and planned.deployment.workload.arrivals.pattern in ("poisson", "constant")
+
+
+def _too_long(load: Arrivals | TraceSchedule) -> int:
+    """Requests of a trace that exceed the context of an engine."""
+    for _ in load.first_turns():
+        pass
+    return getattr(load, "too_long", 0)
+
+
+def _report(planned: Planned, run: SimulatedRun, rate_per_s: float | None, *, even: bool) -> SlaReport:
     from roadworthy.advise.verdict import judge_columns
     from roadworthy.simulate.gaps import gap_summary
 
-    report = judge_columns(run.log.columns(), planned.deployment.sla, asked_rate_per_s=rate_per_s)
+    report = judge_columns(run.log.columns(), planned.deployment.sla, asked_rate_per_s=rate_per_s, even_rate=even)
     return report if run.log.gaps_of is not None else replace(report, itl_s=gap_summary(run.log.gaps))
 
 

@@ -6,6 +6,7 @@ import math
 import statistics
 from typing import TYPE_CHECKING
 
+from roadworthy.cli.simulate_trace import trace_fact, trace_notes
 from roadworthy.core.units import format_duration
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def facts(judged: JudgedRun) -> tuple[tuple[str, str], ...]:
         ("model", deployment.model.served_name),
         ("layout", best.layout.label),
         ("engines", str(len(run.engines))),
+        *((("load", trace_fact(judged.recording)),) if judged.recording is not None else ()),
         ("rate", "its own" if rate is None else f"{rate:g}/s"),
         ("seed", str(judged.seed) if len(judged.seeds) < 2 else f"{judged.seed} to {judged.seeds[-1].seed}"),
         ("utilisation", f"{run.utilisation_ratio:.0%}"),
@@ -45,6 +47,8 @@ def notes(judged: JudgedRun) -> tuple[str, ...]:
         f"simulated at {judged.requests_per_cpu_s:,.0f} requests per CPU second.",
         f"Routing {judged.routing.policy}: {run.cached_ratio:.0%} of prompt tokens came from the prefix cache.",
     ]
+    if judged.recording is not None:
+        said += trace_notes(judged.recording, too_long=judged.too_long)
     if judged.periods > 1:
         said.append(
             f"Simulated as {judged.periods} periods with seeds of their own, each from an empty service on; the "

@@ -7,6 +7,7 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 from roadworthy.simulate.counters import added
+from roadworthy.simulate.timeline import Timeline
 from roadworthy.twin.engine import Engine
 from roadworthy.twin.faults import FaultyEngine
 
@@ -34,6 +35,7 @@ class SimulatedEngine:
         "_faults",
         "_gaps_before",
         "at",
+        "backlogged",
         "clock_s",
         "config",
         "draining",
@@ -56,6 +58,7 @@ class SimulatedEngine:
         self.config = config
         self.models = frozenset(config.models)
         self.healthy, self.draining = True, False
+        self.backlogged = False
         self.last_dispatch = 0
         self._faults = tuple(faults)
         self._before: list[EngineStats] = []
@@ -74,6 +77,11 @@ class SimulatedEngine:
         for before in self._before:
             now = added(now, before)
         return now
+
+    @property
+    def busy_s(self) -> float:
+        """Time that a pipeline stage of it has computed, in all its processes."""
+        return self.twin.busy_s + sum([before.busy_s for before in self._before])
 
     def gaps(self) -> list[GapHistogram]:
         """Gaps between tokens, of each of its processes."""
@@ -127,6 +135,7 @@ class Fleet:
             SimulatedEngine(at, config, [one.fault for one in faults if one.engine == at], detail=detail)
             for at, config in enumerate(configs)
         )
+        self.timeline = Timeline()
         self.by_url = {engine.url: engine for engine in self.engines}
         self._due: list[tuple[float, int, int]] = []
         self._tickets = [0] * len(self.engines)
@@ -166,6 +175,7 @@ class Fleet:
         for engine in self.engines:
             if engine.healthy:
                 engine.scrape(now_s)
+        self.timeline.look(now_s, self.engines)
 
     def lose(self, engine: SimulatedEngine) -> None:
         """The engine dies with all it has; ``find_again`` brings it back, empty."""

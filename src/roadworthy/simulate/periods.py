@@ -44,24 +44,29 @@ def periods_of(requests: int, seed: int) -> tuple[Period, ...]:
 
 
 def pooled(runs: Sequence[SimulatedRun]) -> SimulatedRun:
-    """Runs of the same engines as one, one after another in time. The first one's log grows."""
+    """Runs of the same engines as one, one after another in time. The first one's log and timeline grow."""
     first = runs[0]
     if len(runs) == 1:
         return first
     log: RunLog = first.log
     chosen_by: Counter[ChosenBy] = Counter(first.chosen_by)
+    borrowed: Counter[str] = Counter(first.borrowed)
     lasted_s = [run.log.lasted_s for run in runs]
     ends_s = max(log.t_last_s, default=0.0)
     for run in runs[1:]:
         log.follow(run.log, later_s=ends_s)
+        first.timeline.follow(run.timeline, later_s=ends_s)
         ends_s += max(run.log.t_last_s, default=0.0)
         chosen_by.update(run.chosen_by)
+        borrowed.update(run.borrowed)
     busy_s = sum(run.utilisation_ratio * lasted for run, lasted in zip(runs, lasted_s, strict=True))
     return SimulatedRun(
         log=log,
         engines=tuple(_added(counters) for counters in zip(*(run.engines for run in runs), strict=True)),
         utilisation_ratio=busy_s / sum(lasted_s) if sum(lasted_s) > 0 else 0.0,
         chosen_by=dict(chosen_by),
+        borrowed=dict(borrowed),
+        timeline=first.timeline,
     )
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from roadworthy.simulate.timeline import Timeline
+
 if TYPE_CHECKING:
     from roadworthy.core.records import RequestRecord
     from roadworthy.route.values import ChosenBy
@@ -18,12 +20,15 @@ if TYPE_CHECKING:
 class SimulatedRun:
     """What came of a run. ``utilisation_ratio`` is the mean share of time that a pipeline stage computed, from the
     first arrival to the last token; ``engines`` are the counters of each twin at the end; ``chosen_by`` counts what
-    tipped the scales of each routing decision."""
+    tipped the scales of each routing decision; ``borrowed`` counts requests beyond their tenant's KV quota, by tenant;
+    ``timeline`` is what the engines looked like second by second."""
 
     log: RunLog
     engines: tuple[EngineStats, ...]
     utilisation_ratio: float
     chosen_by: Mapping[ChosenBy, int] = field(default_factory=dict)
+    borrowed: Mapping[str, int] = field(default_factory=dict)
+    timeline: Timeline = field(default_factory=Timeline, compare=False)
 
     @cached_property
     def records(self) -> tuple[RequestRecord, ...]:

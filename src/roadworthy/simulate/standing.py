@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from roadworthy.core.latency import percentile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from roadworthy.simulate.log import RunLog
 
@@ -26,7 +26,10 @@ class TenantStanding:
     """One tenant's part of a run.
 
     Args:
+        weight_ratio: its part of all tenants' weights, None where no weights are known.
         work_ratio: its part of the work that was done.
+        admitted: requests that were given to an engine.
+        borrowed: requests that went beyond its KV quota.
         refused: requests turned away or given up, by code.
         waited: requests that stood in the gateway's queue; ``waited_p50_s``, ``waited_p99_s`` are theirs, None
             without one.
@@ -37,23 +40,36 @@ class TenantStanding:
     completed: int
     tokens: int
     work_ratio: float
+    admitted: int
     refused: tuple[tuple[str, int], ...]
     waited: int
     waited_p50_s: float | None
     waited_p99_s: float | None
+    borrowed: int = 0
+    weight_ratio: float | None = None
 
     @property
     def completed_ratio(self) -> float:
         return self.completed / self.requests if self.requests else 0.0
 
 
-def standings(log: RunLog) -> tuple[TenantStanding, ...]:
-    """Every tenant of the run, by name; none where requests have no tenant."""
+def standings(
+    log: RunLog, *, weights: Mapping[str, float] | None = None, borrowed: Mapping[str, int] | None = None
+) -> tuple[TenantStanding, ...]:
+    """Every tenant of the run, by name; none where requests have no tenant.
+
+    Args:
+        weights: by tenant, those that sent nothing included.
+        borrowed: requests beyond their KV quota, by tenant.
+    """
+    weights, borrowed = weights or {}, borrowed or {}
+    everybody = sum(weights.values())
     names = log.tenants.words
     work = [0.0] * len(names)
     tokens, requests, completed = [0] * len(names), [0] * len(names), [0] * len(names)
     waits: list[list[float]] = [[] for _ in names]
     refused: list[Counter[int]] = [Counter() for _ in names]
+    admitted = Counter(tenant for tenant, engine in zip(log.tenant, log.engine, strict=True) if engine >= 0)
     rows = zip(log.tenant, log.error, log.n_in, log.n_out, log.waited_s, strict=True)
     for tenant, error, n_in, n_out, waited_s in rows:
         requests[tenant] += 1
@@ -73,6 +89,9 @@ def standings(log: RunLog) -> tuple[TenantStanding, ...]:
             completed=completed[at],
             tokens=tokens[at],
             work_ratio=work[at] / total if total else 0.0,
+            admitted=admitted[at],
+            borrowed=borrowed.get(name, 0),
+            weight_ratio=weights[name] / everybody if name in weights and everybody else None,
             refused=tuple((log.errors.words[error], times) for error, times in refused[at].most_common()),
             waited=len(waits[at]),
             waited_p50_s=percentile(sorted(waits[at]), 50) if waits[at] else None,

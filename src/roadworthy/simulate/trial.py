@@ -16,8 +16,10 @@ from roadworthy.simulate.run import routing_of, simulate
 from roadworthy.simulate.what_if import ALL
 
 if TYPE_CHECKING:
+    from roadworthy.advise.traces import TraceSchedule
     from roadworthy.route.settings import RoutingSettings
     from roadworthy.simulate.outages import EngineFault, Outage
+    from roadworthy.simulate.recording import Recording
     from roadworthy.simulate.result import SimulatedRun
     from roadworthy.spec.values import Deployment, RequestProfile, Tenant
     from roadworthy.twin.config import TwinConfig
@@ -34,6 +36,7 @@ class Trial:
     """``requests`` requests of ``deployment``'s workload on engines of ``configs``.
 
     Args:
+        recording: a trace instead of the workload, which then only paces what the trace does not time.
         traffic: factor by tenant on what it asks for (``what_if.ALL``: on everybody's).
         routing: None is the document's.
         governed: quotas, queueing and rules of the document apply; without, everybody may go at once.
@@ -48,6 +51,7 @@ class Trial:
     faults: tuple[EngineFault, ...] = ()
     routing: RoutingSettings | None = None
     governed: bool = True
+    recording: Recording | None = None
 
     def __post_init__(self) -> None:
         for at in [*(outage.engine for outage in self.outages), *(fault.engine for fault in self.faults)]:
@@ -65,15 +69,18 @@ def run_trial(trial: Trial, progress: Callable[[int], None] | None = None) -> Si
     was preempted. Engines are then simulated without one, which takes a fifth less time and gives the same run, and
     anew with it should one preempt.
     """
-    if _shares_nothing(trial.deployment.workload):
+    if _shares_nothing(trial):
         plain = tuple(replace(config, enable_prefix_caching=False) for config in trial.configs)
         with contextlib.suppress(Preempted):
             return _run(trial, plain, progress, until_preempted=any(c.enable_prefix_caching for c in trial.configs))
     return _run(trial, trial.configs, progress, until_preempted=False)
 
 
-def _shares_nothing(workload: RequestProfile) -> bool:
-    return all(kind.turns <= 1 and kind.shared_prefix_ratio == 0 for kind in session_kinds(workload))
+def _shares_nothing(trial: Trial) -> bool:
+    if trial.recording is not None:
+        return trial.recording.shares_nothing
+    kinds = session_kinds(trial.deployment.workload)
+    return all(kind.turns <= 1 and kind.shared_prefix_ratio == 0 for kind in kinds)
 
 
 def _run(
@@ -82,7 +89,7 @@ def _run(
     deployment = trial.deployment
     gate = None
     if trial.governed and deployment.tenants:
-        gate = Governance(deployment, configs, shared_text=not _shares_nothing(deployment.workload))
+        gate = Governance(deployment, configs, shared_text=not _shares_nothing(trial))
     return simulate(
         configs,
         arrivals_of(trial),
@@ -92,19 +99,28 @@ def _run(
         outages=trial.outages,
         faults=trial.faults,
         scrape_s=SCRAPE_S,
-        keep_gaps=trial.requests * deployment.workload.output_tokens.p90 <= KEEP_GAPS_UP_TO,
+        keep_gaps=trial.requests * _answer_tokens(trial) <= KEEP_GAPS_UP_TO,
         until_preempted=until_preempted,
         progress=progress,
     )
 
 
-def arrivals_of(trial: Trial) -> Arrivals:
+def _answer_tokens(trial: Trial) -> float:
+    """Tokens of a long answer."""
+    if trial.recording is not None:
+        return trial.recording.output_tokens_mean
+    return trial.deployment.workload.output_tokens.p90
+
+
+def arrivals_of(trial: Trial) -> Arrivals | TraceSchedule:
     """The load of ``trial``. Tenants share it by weight, times what ``traffic`` says of each.
 
     Raises:
         SpecError: ``traffic`` names a tenant that is not in the document, or nobody asks for anything.
     """
     workload, senders = _scaled(trial)
+    if trial.recording is not None:
+        return _replayed(trial, trial.recording, workload, senders)
     return Arrivals(
         workload,
         seed=trial.seed,
@@ -112,6 +128,28 @@ def arrivals_of(trial: Trial) -> Arrivals:
         tenants=senders,
         max_context_tokens=trial.configs[0].max_model_len,
     )
+
+
+def _replayed(
+    trial: Trial, recording: Recording, workload: RequestProfile, senders: tuple[Tenant, ...]
+) -> TraceSchedule:
+    """The recorded load: requests of a tenant of the document as often as ``traffic`` says of it, those of others, whom
+    the document's tenants share, as often as all of them together."""
+    factors, everybody = dict(trial.traffic), 1.0
+    if factors:
+        everybody = workload.rate_per_s / trial.deployment.workload.rate_per_s
+    known = {tenant.id: factors.get(ALL, 1.0) * factors.get(tenant.id, 1.0) for tenant in trial.deployment.tenants}
+    try:
+        return recording.schedule(
+            workload,
+            seed=trial.seed,
+            requests=trial.requests,
+            tenants=senders,
+            max_context_tokens=trial.configs[0].max_model_len,
+            factor_of=(lambda tenant: known.get(tenant, everybody)) if factors else None,
+        )
+    except ValueError as error:
+        raise SpecError(f"traffic: {error}", hint="leave one tenant of the trace a factor above 0") from error
 
 
 def _scaled(trial: Trial) -> tuple[RequestProfile, tuple[Tenant, ...]]:

@@ -69,6 +69,17 @@ class Engine(Steps):
                 coming += lane.needs(ended)
         return 1 - (pool.free_blocks - coming) / pool.total_blocks
 
+    @property
+    def busy_s(self) -> float:
+        """Time that one pipeline stage has computed, as of now."""
+        busy_s = self._busy_s
+        for lane in self._in_flight:
+            if isinstance(lane, Lane) and lane.stretch is not None and lane.stretch.steps > 1:
+                stretch = lane.stretch
+                ended = min(stretch.ended(self._now_s), stretch.steps - 1)
+                busy_s -= stretch.end_s(stretch.steps) - stretch.end_s(ended + 1)
+        return busy_s
+
     def progress(self, request_id: str) -> tuple[float | None, int]:
         """When the first token of an unfinished request came, None before it, and how many have come by now."""
         seq = self._sequences[request_id]
@@ -83,7 +94,6 @@ class Engine(Steps):
         """The counters as of now, repeated steps included."""
         scheduler = self._scheduler
         tokens, steps = self._generation_tokens, self._steps
-        busy_s = self._busy_s
         for lane in self._in_flight:
             stretch = lane.stretch if isinstance(lane, Lane) else None
             if stretch is not None and stretch.steps > 1:
@@ -91,7 +101,6 @@ class Engine(Steps):
                 ended = min(stretch.ended(self._now_s), stretch.steps - 1)
                 tokens += ended * len(lane.members)
                 steps -= stretch.steps - 1 - ended
-                busy_s -= stretch.end_s(stretch.steps) - stretch.end_s(ended + 1)
         return EngineStats(
             running=len(scheduler.running),
             waiting=len(scheduler.waiting),
@@ -104,7 +113,7 @@ class Engine(Steps):
             refused=self._refused,
             finished=dict(self._finished),
             steps=steps,
-            busy_s=busy_s,
+            busy_s=self.busy_s,
         )
 
     # -- requests --------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from roadworthy.bench.probes.cases import KINDS, ProbeCase
 from roadworthy.bench.probes.report import ProbeView, probe_page, verdict_of
 from roadworthy.bench.probes.score import ProbeAnswer, report_of
 from roadworthy.bench.report_html import render_html
-from roadworthy.bench.sections import RunSection
+from roadworthy.bench.sections import Levels, RunSection, TableSection
 from roadworthy.bench.sweep_report import SweepRow, SweepView, sweep_page
 from roadworthy.spec.values import Sla
 from support.records import record
@@ -80,6 +80,29 @@ def run_page() -> str:
     return render_html("DeepSeek-V4-Pro at http://a-rather-long-host-name.region.internal.example.org:8000", (section,))
 
 
+def simulated_page() -> str:
+    """What a simulation adds: levels over time, and a wide table of tenants."""
+    measured = records(5)
+    levels = Levels(
+        name="Running and waiting",
+        lines=tuple(
+            (name, tuple((at * 400.0, at * 7000.0 + shift) for at in range(60)))
+            for shift, name in enumerate(("running", "waiting in engines", "in the gateway's queue"))
+        ),
+    )
+    shares = Levels(name="Utilisation", lines=(("busy", ((0.0, 0.0), (1.0, 1.0))), ("pool", ())), as_ratio=True)
+    columns = ("tenant", "requests", "admitted", "refused", "queued", "wait P99", "borrowed", "tokens served", "weight",
+               "work", "SLA misses", "USD")  # fmt: skip
+    row = ("a-tenant-with-quite-a-long-name-indeed", "1,234,567", "1,234,000", "567 concurrency_limited, 3 queue_full",
+           "12,345", "12.3 s", "1,000,000", "12,345,678,901", "12.5%", "99.9%", "1,234,567", "12,345.67")  # fmt: skip
+    table = TableSection(title="Governance", columns=columns, rows=(row, row), note="A note. " * 20)
+    section = RunSection(
+        title="Virtual time", report=judge(measured, SLA), records=tuple(measured), simulated=True,
+        levels=(levels, shares), tables=(table,),
+    )  # fmt: skip
+    return render_html("A simulated run", (section,))
+
+
 def sweep() -> str:
     rows = [
         SweepRow(level=rate, outcome="met" if rate < 20 else "missed", why="TTFT P99: 3 of 400 requests over the limit",
@@ -122,7 +145,13 @@ def test_every_report_is_whole_at_both_widths_and_loads_nothing(tmp_path: Path) 
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if browser is None:
         pytest.skip("no chromium here: reports are not looked at in a browser")
-    pages = {"run": run_page(), "sweep": sweep(), "compare": comparison(), "probe": probes()}
+    pages = {
+        "run": run_page(),
+        "simulated": simulated_page(),
+        "sweep": sweep(),
+        "compare": comparison(),
+        "probe": probes(),
+    }
     frames = []
     for name, page in pages.items():
         (tmp_path / f"{name}.html").write_text(page, encoding="utf-8")
@@ -138,7 +167,7 @@ def test_every_report_is_whole_at_both_widths_and_loads_nothing(tmp_path: Path) 
     told = re.search(r'<pre id="found">(.+?)</pre>', done.stdout)
     assert told is not None, done.stderr[-2000:]
     found = json.loads(unescape(told[1]))
-    assert len(found) == 8
+    assert len(found) == 2 * len(pages)
     for name, one in found.items():
         assert one["cut"] == [], name
         assert one["wide"] <= 0, f"{name} scrolls sideways by {one['wide']} px"

@@ -217,3 +217,72 @@ def test_a_value_that_is_not_yaml_is_named(examples: Path) -> None:
     result = simulate(examples / "laptop.yaml", "--what-if", "sla.ttft_p99=[1")
     assert isinstance(result.exception, SpecError)
     assert "'[1' is not YAML" in str(result.exception)
+
+
+def trace_file(folder: Path, *, lines: int = 60, **more: object) -> Path:
+    path = folder / "day.jsonl"
+    entries = [
+        {"timestamp": 500 * at, "input_length": 100 + at, "output_length": 20, "hash_ids": [at], **more}
+        for at in range(lines)
+    ]
+    path.write_text("\n".join(map(json.dumps, entries)), encoding="utf-8")
+    return path
+
+
+def test_a_trace_is_replayed_whole_and_told_of(examples: Path, tmp_path: Path) -> None:
+    report = document(simulate(examples / "laptop.yaml", "--trace", str(trace_file(tmp_path)), "--json"))
+    assert report["requests"] == 60
+    assert report["trace"] == {
+        "file": "day.jsonl", "format": "mooncake", "requests": 60, "length_s": 29.5, "speed": 1.0, "max_gap_s": None,
+        "left_out": 0, "too_long": 0, "reordered": 0, "longest_gap_s": 0.5,
+    }  # fmt: skip
+    assert report["asked_rate_per_s"] == pytest.approx(2.0)
+    text = simulate(examples / "laptop.yaml", "--trace", str(tmp_path / "day.jsonl"), "--requests", "20").stdout
+    assert "20, 0 failed" in text
+
+
+def test_a_variant_of_a_trace_is_asked_of_the_same_requests(examples: Path, tmp_path: Path) -> None:
+    report = document(
+        simulate(
+            examples / "laptop.yaml", "--trace", str(trace_file(tmp_path)), "--json", "--jobs", "1",
+            "--what-if", "traffic=x2", "--what-if", "outage=0@10s+5s",
+        )
+    )  # fmt: skip
+    doubled, outage = report["what_if"]
+    assert (doubled["requests"], outage["requests"]) == (120, 60)
+
+
+def test_what_a_trace_decides_cannot_be_varied(examples: Path, tmp_path: Path) -> None:
+    for key in ("workload.rate=x2", "workload.prompt_tokens.p50=9"):
+        with pytest.raises(SpecError, match="the trace decides"):
+            document(simulate(examples / "laptop.yaml", "--trace", str(trace_file(tmp_path)), "--what-if", key))
+
+
+def test_a_bad_trace_is_named_by_line(examples: Path, tmp_path: Path) -> None:
+    path = trace_file(tmp_path, lines=2, timestamp=-3)
+    with pytest.raises(SpecError, match="2 problems") as caught:
+        document(simulate(examples / "laptop.yaml", "--trace", str(path)))
+    assert next(str(problem) for problem in caught.value.problems).startswith("line 1: timestamp: -3")
+
+
+def test_a_pace_without_a_trace_says_so(examples: Path) -> None:
+    with pytest.raises(SpecError, match="need --trace"):
+        document(simulate(examples / "laptop.yaml", "--speed", "2"))
+
+
+def test_the_page_shows_governance_and_the_run_over_time(examples: Path, tmp_path: Path) -> None:
+    page = tmp_path / "run.html"
+    simulate(examples / "seven-tenants.yaml", "--requests", "200", "--html", str(page))
+    text = page.read_text(encoding="utf-8")
+    for words in ("<h3>Governance</h3>", ">borrowed<", "Utilisation over time", "Running and waiting over time"):
+        assert words in text
+
+
+def test_json_tells_each_tenants_way_through_the_gateway_and_the_run_over_time(examples: Path) -> None:
+    report = document(simulate(examples / "seven-tenants.yaml", "--requests", "200", "--json"))
+    assert sum(tenant["weight_ratio"] for tenant in report["tenants"]) == pytest.approx(1.0)
+    assert sum(tenant["admitted"] for tenant in report["tenants"]) == report["requests"] - report["failed"]
+    assert all({"borrowed", "refused", "waited", "work_ratio", "cost"} <= tenant.keys() for tenant in report["tenants"])
+    timeline = report["timeline"]
+    assert {len(column) for column in timeline.values()} == {len(timeline["at_s"])}
+    assert timeline.keys() >= {"utilisation_ratio", "running", "waiting", "queued", "kv_usage_ratio"}
