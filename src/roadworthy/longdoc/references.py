@@ -63,6 +63,12 @@ BARE = re.compile(r"(?<![\w./§-])(?P<number>\d{1,3}(?:\.\d{1,3}){2,}|[A-Z]\.\d{
 BARE_ALONE = re.compile(
     r"^\W*(?:RFC\s*\d{1,5}\W+)?(?P<number>\d{1,3}(?:\.\d{1,3})+)\W*(?:of\s+RFC\s*\d{1,5}\W*)?$", re.IGNORECASE
 )
+OF_RFC = re.compile(
+    r"(?<![\w.])(?P<number>\d{1,3}(?:\.\d{1,3})*|[A-Z](?:\.\d{1,3})*)\s+(?:of|in)\s+(?:the\s+)?RFC"
+    r"|\bRFC\W?\d{3,5}[\s,:]+(?P<behind>\d{1,3}(?:\.\d{1,3})*|[A-Z](?:\.\d{1,3})*)\W*$",
+    re.IGNORECASE,
+)
+LETTER = re.compile(r"(?:\b[Ss]ection\s+|§\s*)(?P<number>[A-H])(?![\w.'])")
 _MOST_IN_RANGE = 20
 
 
@@ -111,6 +117,11 @@ def _english(text: str) -> Iterator[Reference]:
         yield None, attached_number(found["what"], found["number"])
         if "." in found["number"]:
             yield None, found["number"].upper()
+    for found in (*OF_RFC.finditer(text), *LETTER.finditer(text)):
+        named = found["number"] or found.groupdict().get("behind")
+        if named and not any(start <= found.start() < end for start, end in taken):
+            taken.append(found.span())
+            yield None, named.upper()
     for kind, pattern in (
         ("recital", RECITAL), ("article", ARTICLE), ("section", SECTION), ("section", PARAGRAPH), ("section", ROMAN_SECTION),
     ):  # fmt: skip
