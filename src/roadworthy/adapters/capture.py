@@ -72,13 +72,16 @@ def _run(command: list[str], script: str, host: str) -> tuple[Answer, ...]:
 
 
 def write_capture(folder: Path, captured: Mapping[str, Sequence[Answer]]) -> None:
-    """``folder/HOST/FILE`` for every answer, and ``folder/HOST/capture.json`` with what could not be looked at."""
+    """``folder/HOST/FILE`` for every answer, and ``folder/HOST/capture.json`` with what could not be looked at.
+
+    Names come from hosts and logs; whatever they are, the files stay inside ``folder``.
+    """
     for host, answers in captured.items():
         place = folder / _folder_name(host)
         place.mkdir(parents=True, exist_ok=True)
         for answer in answers:
             if answer.text:
-                write_atomically(place / answer.file, answer.text, durable=False)
+                write_atomically(place / _folder_name(answer.file), answer.text, durable=False)
         unanswered = [{"file": one.file, "status": one.status} for one in answers if one.status != "answered"]
         write_atomically(place / MANIFEST, json.dumps({"host": host, "unanswered": unanswered}, indent=2) + "\n")
 

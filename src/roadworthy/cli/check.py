@@ -201,8 +201,13 @@ def _told(looked: Looked, measured: FabricReport | None, *, as_json: bool) -> in
     if measured is not None:
         lines = [*check_fabric.text_of(measured), "", *lines]
     notes = [f"Note: {note['text']}" for note in looked.notes]
-    click.echo("\n".join([*lines, *notes, *_blind_spots(looked)]))
+    click.echo("\n".join(_shown(line) for line in (*lines, *notes, *_blind_spots(looked))))
     return code
+
+
+def _shown(line: str) -> str:
+    """``line`` without what would steer a terminal: hosts and logs say what they like."""
+    return "".join(letter if letter.isprintable() else " " if letter == "\t" else "?" for letter in line)
 
 
 def _print_json(looked: Looked, measured: FabricReport | None, findings: Sequence[Finding], status: str) -> None:

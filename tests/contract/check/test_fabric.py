@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from roadworthy.adapters.fabric import Host, Ways, measure
+from roadworthy.adapters.fabric import Host, Ways, measure, program_text
 from roadworthy.adapters.fabric_files import read_fabric, write_fabric
 from roadworthy.adapters.fabric_shell import RemoteProgram, reach, script_of
 from roadworthy.core.errors import ProbeError
@@ -224,3 +224,51 @@ def test_what_is_no_capture_of_a_fabric_is_refused(tmp_path: Path, text: str) ->
     (tmp_path / "fabric.json").write_text(text)
     with pytest.raises(ProbeError, match=r"fabric\.json"):
         read_fabric(tmp_path)
+
+
+FAKE_TORCH = '''\
+"""Two GPUs that are not there, for a program that copies between them."""
+import types
+uint8 = "uint8"
+class device:
+    def __init__(self, kind, index=0): self.index = index
+class _Tensor:
+    def copy_(self, other, non_blocking=False): return self
+def empty(size, dtype=None, device=None): return _Tensor()
+cuda = types.SimpleNamespace(
+    device_count=lambda: 2, synchronize=lambda device=None: None, can_device_access_peer=lambda one, two: True)
+'''
+
+
+def test_copies_between_gpus_are_told_by_direction(tmp_path: Path) -> None:
+    """The program that is sent, with a stand-in for torch: what it prints is what is read."""
+    from roadworthy.adapters.fabric import _Stop, _take
+    from roadworthy.diagnose.hosts.fabric.steps import Party, inside
+    from roadworthy.diagnose.hosts.fabric.values import Inventory
+
+    (tmp_path / "torch.py").write_text(FAKE_TORCH)
+    party = Party(inventory=Inventory(host="a", python=sys.executable, gpus=2, nvlink=True), address="a")
+    (((steps,),),) = inside(party, Choice(program=program_text(), nvlink_bytes_per_s=450e9))
+    ways = Ways(reach=("env", f"PYTHONPATH={tmp_path}", "FABRIC_HOST={host}"), limit_s=30)
+    found = measured(_take(steps[0], ways, _Stop()))
+    assert [(one.one.text, one.two.text, one.status) for one in found] == [
+        ("a GPU0", "a GPU1", "measured"), ("a GPU1", "a GPU0", "measured"),
+    ]  # fmt: skip
+    assert all(one.value and one.link_bytes_per_s == 450e9 for one in found)
+
+
+def test_hosts_are_reached_by_ssh_without_a_question(tmp_path: Path) -> None:
+    """A stand-in for ssh that notes how it was called and gives a shell here."""
+    ssh = tmp_path / "ssh"
+    ssh.write_text(f'#!/bin/sh\necho "$*" >>{tmp_path}/calls\nwhile [ "$1" != sh ]; do shift; done\nexec "$@"\n')
+    ssh.chmod(0o755)
+    done = subprocess.run(
+        [*CHECK, "--hosts", "node-a,node-b", "--tool", "perftest", "--json"],
+        capture_output=True, text=True, timeout=60, check=False, env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    )  # fmt: skip
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert sorted(call.split(" -T ")[1] for call in calls) == ["node-a sh -s", "node-b sh -s"]
+    assert all("BatchMode=yes" in call for call in calls)
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["status"]) == (3, "insufficient")
+    assert "on node-a, node-b" in document["could_not_look"]["fabric"][0]["why"]

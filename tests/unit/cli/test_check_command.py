@@ -134,3 +134,14 @@ def test_hosts_must_be_named_once_and_reachable(arguments: tuple[str, ...], matc
 def test_a_folder_without_a_fabric_is_an_error_when_one_is_asked_for(tmp_path: Path) -> None:
     with pytest.raises(ProbeError, match=r"fabric\.json"):
         run("--fabric", "--from", tmp_path)
+
+
+def test_what_a_host_says_cannot_steer_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = "Max locked memory         65536                65536    \x1b]0;pwned\x07\x1b[2J\n"
+    (tmp_path / "limits.txt").write_text(said)
+    (tmp_path / "rdma.txt").write_text("CA 'mlx5_0'\n\tState: ACTIVE\n\tRate: 400\n\tLink layer: InfiniBand\n")
+    assert run("--from", tmp_path) == 1
+    out = capsys.readouterr().out
+    assert "memlock-limit" in out
+    assert "\x1b" not in out
+    assert "\x07" not in out

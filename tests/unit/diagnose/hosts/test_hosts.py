@@ -95,6 +95,12 @@ def test_a_capture_that_was_written_is_read_again(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["_x_host_1"]
 
 
+def test_a_name_that_a_host_or_a_log_gives_leads_out_of_no_folder(tmp_path: Path) -> None:
+    hostile = Answer(file="../../../out.txt", text="x", status="answered")
+    write_capture(tmp_path / "cap", {"..": (hostile,)})
+    assert {path.relative_to(tmp_path).parts[0] for path in tmp_path.rglob("*")} == {"cap"}
+
+
 def test_a_folder_without_a_capture_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ProbeError, match="no capture"):
         read_capture(tmp_path)

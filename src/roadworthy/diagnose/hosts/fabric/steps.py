@@ -85,7 +85,7 @@ def missing(one: Inventory, two: Inventory, tools: Sequence[Tool] = TOOLS) -> st
         wanted = {
             "perftest": "ib_write_bw",
             "nccl-tests": "sendrecv_perf with mpirun",
-            "torch": "an interpreter with torch",
+            "torch": "Python with torch",
         }
         without = [host.host for host in (one, two) if not _has(host, tool)]
         if tool == "perftest" and not without:
