@@ -63,11 +63,16 @@ GRIDS: dict[str, tuple[tuple[int, int], ...]] = {  # (sequences, prompt tokens o
         *((1, 128), (1, 1024), (1, 8192), (8, 1024), (32, 1024), (64, 128), (1, 16384), (64, 1024), (8, 8192)),
         (1, 32768),
     ),
+    "few": (  # for models whose kernels compile on first use, each size its own
+        *((1, 128), (64, 128), (1, 1024), (8, 1024), (32, 1024), (1, 8192), (64, 1024), (1, 16384), (8, 8192)),
+    ),
     "short": (
         *((1, 128), (1, 1024), (1, 8192), (8, 1024), (32, 1024), (128, 128), (1, 16384), (64, 1024), (8, 8192)),
         *((128, 1024), (256, 1024)),
     ),
 }
+
+WARM_UPS = (((1, 8192), (64, 128)), ((1, 128), (64, 128)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +108,7 @@ EAGER = {"enforce_eager": True}
 FEW_GRAPHS = {
     "compilation_config": {"cudagraph_capture_sizes": [1, 8, 32, 64, 128, 256]}
 }  # those that the grid replays
+FOUR_GRAPHS = {"compilation_config": {"cudagraph_capture_sizes": [1, 8, 32, 64]}}
 
 
 def rank_of(config: str, tp: int, engine: dict[str, Any]) -> Case:
@@ -146,6 +152,9 @@ CASES: dict[str, Case] = {
         config=FLASH, until_pool=True, layers=8, grid="none", limit_s=400, engine={**V4, **EAGER}
     ),
     "v4-pro-6layers-tp1": Case(config=PRO, until_pool=True, layers=6, grid="none", limit_s=400, engine={**V4, **EAGER}),
+    "v4-flash-tp2-ep-timed": Case(
+        config=FLASH, tp=2, grid="few", limit_s=900, spread=True, engine={**V4, **EP, **FOUR_GRAPHS}
+    ),
     "v4-flash-tp2-ep": Case(
         config=FLASH, until_pool=True, tp=2, grid="none", limit_s=450, engine={**V4, **EP, **EAGER}
     ),
@@ -187,7 +196,9 @@ def settings(case: Case) -> dict[str, Any]:
         fixed["pipeline_parallel_size"] = case.pp
     if case.alone:
         fixed |= {"distributed_executor_backend": "external_launcher", "disable_custom_all_reduce": True}
-    return {"tensor_parallel_size": case.tp, "gpu_memory_utilization": UTILIZATION, **fixed, **case.engine}
+    compilation = {**fixed.get("compilation_config", {}), **case.engine.get("compilation_config", {})}
+    engine = {**case.engine, "compilation_config": compilation} if compilation else case.engine
+    return {"tensor_parallel_size": case.tp, "gpu_memory_utilization": UTILIZATION, **fixed, **engine}
 
 
 # --- inside the case's own process ---------------------------------------------------------------------------------
@@ -448,8 +459,8 @@ def run_case(name: str, configs: Path, work: Path, dp_rank: int) -> None:
     save()
     seed = random.Random(dp_rank)
     if GRIDS[case.grid]:
-        measure(llm, (1, 8192), config["vocab_size"], seed)  # kernels that compile on first use
-        measure(llm, (64, 128), config["vocab_size"], seed)
+        for point in WARM_UPS[case.grid == "few"]:  # kernels that compile on first use
+            measure(llm, point, config["vocab_size"], seed)
     for point in GRIDS[case.grid]:
         if time.time() > until - 20:
             row["points_left_out"] = len(GRIDS[case.grid]) - len(row["runs"])
