@@ -10,6 +10,7 @@ import contextlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -23,6 +24,8 @@ from roadworthy.diagnose.hosts.fabric.inventory import FOLDERS
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5", "-T", "{host}")
 """How a host is reached unless the caller says otherwise; the name of the host takes the place of ``{host}``."""
 
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
 CODE = re.compile(r"^@@@ rc (\d+)$")
 READY = re.compile(r"^@@@ ready(?: (\d+))?$")
 CLOSING_S = 5.0
@@ -31,9 +34,14 @@ OUTPUT_MOST = 200_000
 
 
 def reach(host: str, way: Sequence[str] = SSH) -> list[str]:
-    """The command line that gives a POSIX shell on ``host``. Raises SpecError for a name that would be an option."""
+    """The command line that gives a POSIX shell on ``host``: for this one without ssh, unless another way is given.
+
+    Raises SpecError for a name that would be an option.
+    """
     if host.startswith("-") or not host:
         raise SpecError(f"{host!r} is no host name", hint="give names or addresses as ssh knows them")
+    if way is SSH and host in (*LOOPBACK, socket.gethostname()):
+        return ["sh", "-s"]
     return [*(part.replace("{host}", host) for part in way), "sh", "-s"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -72,9 +73,14 @@ def ways(reach: str | None, limit_s: float, python: str | None) -> Ways:
 
 
 def fabric_hosts(deployment: Deployment | None, named: str | None) -> tuple[Host, ...]:
-    """``a,b=10.0.0.2`` or the hosts of the document. Raises SpecError for fewer than one and for one named twice."""
+    """``a,b=10.0.0.2``, or the hosts of the document, or this one alone, whose GPUs are then measured.
+
+    Raises SpecError for an empty list, one named twice, and a document of several nodes that names none.
+    """
     from roadworthy.adapters.fabric import Host
 
+    if named is None and (deployment is None or (deployment.cluster.nodes == 1 and not deployment.cluster.hosts)):
+        return (Host(name=socket.gethostname(), address="127.0.0.1"),)
     if named is not None:
         pairs = [one.strip().partition("=") for one in named.split(",") if one.strip()]
         found = tuple(Host(name=name, address=address or name) for name, _, address in pairs)

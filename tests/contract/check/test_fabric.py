@@ -264,7 +264,8 @@ def test_hosts_are_reached_by_ssh_without_a_question(tmp_path: Path) -> None:
     ssh.chmod(0o755)
     done = subprocess.run(
         [*CHECK, "--hosts", "node-a,node-b", "--tool", "perftest", "--json"],
-        capture_output=True, text=True, timeout=60, check=False, env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True, text=True, timeout=60, check=False,
+        env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"},
     )  # fmt: skip
     calls = (tmp_path / "calls").read_text().splitlines()
     assert sorted(call.split(" -T ")[1] for call in calls) == ["node-a sh -s", "node-b sh -s"]

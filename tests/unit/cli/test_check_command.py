@@ -121,14 +121,27 @@ def test_without_fabric_its_options_are_refused() -> None:
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        ((), "no hosts"), (("--hosts", ","), "no hosts"), (("--hosts", "a,a"), "twice"),
+        (("SEVERAL",), "no hosts"), (("--hosts", ","), "no hosts"), (("--hosts", "a,a"), "twice"),
         (("--hosts", "a,b", "--reach", "kubectl exec"), r"no \{host\}"),
         (("--hosts", "-oProxyCommand=x,b"), "no host name"),
     ],
 )  # fmt: skip
-def test_hosts_must_be_named_once_and_reachable(arguments: tuple[str, ...], match: str) -> None:
+def test_hosts_must_be_named_once_and_reachable(arguments: tuple[str, ...], match: str, tmp_path: Path) -> None:
+    """A document of several nodes (``SEVERAL``) must name them."""
+    spec = tmp_path / "several.yaml"
+    spec.write_text(SPEC)
     with pytest.raises(SpecError, match=match):
-        run("--fabric", *arguments)
+        run("--fabric", *(str(spec) if one == "SEVERAL" else one for one in arguments))
+
+
+def test_without_hosts_it_is_this_one_alone_and_without_gpus_there_is_nothing_to_measure(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run("--fabric", "--tool", "perftest", "--json") == 3
+    document = told(capsys)
+    assert document["status"] == "insufficient"
+    assert len(document["fabric"]["hosts"]) == 1
+    assert document["fabric"]["hosts"][0]["unanswered"] is None
 
 
 def test_a_folder_without_a_fabric_is_an_error_when_one_is_asked_for(tmp_path: Path) -> None:

@@ -168,9 +168,13 @@ def _slow_finding(culprit: Culprit, usual: float, *, alone: bool) -> Finding:
     return Finding(
         code=code, severity="warning", confidence=confidence, subject=_who(culprit),
         evidence=tuple(evidence for link in culprit.links for evidence in link.evidence)[:8],
-        diagnosis=f"{means}. {first.program}: {span} in {len(culprit.links)} measurements, usual {_gb(usual)}{says}.",
+        diagnosis=f"{means}. {first.program}: {span} in {_count(culprit)}, usual {_gb(usual)}{says}.",
         remedy=REMEDIES[code],
     )  # fmt: skip
+
+
+def _count(culprit: Culprit) -> str:
+    return "one measurement" if len(culprit.links) == 1 else f"{len(culprit.links)} measurements"
 
 
 def _gb(bytes_per_s: float) -> str:
@@ -206,6 +210,6 @@ def _broken(code: str, culprit: Culprit) -> Finding:
     return Finding(
         code=code, severity="critical", confidence=0.6 if culprit.where in ("pair", "all") else 0.75,
         subject=_who(culprit), evidence=tuple(e for link in culprit.links for e in link.evidence)[:8],
-        diagnosis=f"{begin}: {first.program} says {first.why!r} in {len(culprit.links)} measurements.",
+        diagnosis=f"{begin}: {first.program} says {first.why!r} in {_count(culprit)}.",
         remedy=REMEDIES[code],
     )  # fmt: skip

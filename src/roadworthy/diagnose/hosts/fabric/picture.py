@@ -44,7 +44,8 @@ def matrices(everything: Sequence[Measured], slow: Collection[Measured]) -> tupl
     found: list[Matrix] = []
     groups: dict[tuple[str, Kind, str], list[Measured]] = defaultdict(list)
     for link in everything:
-        groups[link.one.host if link.inside else "", link.kind, link.program].append(link)
+        if link.status != "missing":  # nothing was tried: a dash, if there is a table at all
+            groups[link.one.host if link.inside else "", link.kind, link.program].append(link)
     for (host, kind, program), links in groups.items():
         what = "Bandwidth" if kind == "bandwidth" else "Latency"
         if host:
@@ -58,7 +59,7 @@ def matrices(everything: Sequence[Measured], slow: Collection[Measured]) -> tupl
         of = ", slowest rail" if len(rails) > 1 and kind == "bandwidth" else ", latest rail" if len(rails) > 1 else ""
         found.append(_square(f"{what} between hosts{of}, {program}", links, slow, lambda end: end.host))
         if len(rails) > 1:
-            found.append(_by_rail(f"{what} of each host's rails, to its worst peer, {program}", links, slow))
+            found.append(_by_rail(f"{what} of each host's rails, to its best peer, {program}", links, slow))
     return tuple(found)
 
 
@@ -80,7 +81,15 @@ def _by_rail(title: str, links: Sequence[Measured], slow: Collection[Measured]) 
             groups[end.host, end.part].append(link)
     rows = tuple(sorted({row for row, _ in groups}, key=_natural))
     columns = tuple(sorted({column for _, column in groups}, key=_natural))
-    return _matrix(title, links[0].kind, rows, columns, groups, slow)
+    return _matrix(title, links[0].kind, rows, columns, {place: [_best(some)] for place, some in groups.items()}, slow)
+
+
+def _best(links: Sequence[Measured]) -> Measured:
+    """A port is as good as its best link: the others may be slow for their other ends."""
+    numbers = [link for link in links if link.value is not None]
+    if not numbers:
+        return links[0]
+    return (max if numbers[0].kind == "bandwidth" else min)(numbers, key=lambda link: link.value or 0.0)
 
 
 def _matrix(

@@ -21,12 +21,18 @@ def test_slow_pairs_are_marked_and_rails_get_a_table_of_their_own() -> None:
         "  node-c    48.0    48.0       -",
     ]
     assert drawn(rails) == [
-        "Bandwidth of each host's rails, to its worst peer, ib_write_bw, GB/s",
+        "Bandwidth of each host's rails, to its best peer, ib_write_bw, GB/s",
         "          mlx5_0  mlx5_1",
-        "  node-a    48.0   20.0!",
-        "  node-b    48.0   20.0!",
+        "  node-a    48.0    48.0",
+        "  node-b    48.0    48.0",
         "  node-c    48.0    48.0",
     ]
+
+
+def test_a_port_that_is_slow_to_all_is_marked_at_its_own_host_alone() -> None:
+    links = fabric(4, 2, {("node-c", "*", "mlx5_1"): 20.0, ("*", "node-c", "mlx5_1"): 20.0})
+    _, rails = matrices(links, judge_fabric(links, EFFICIENCY).slow)
+    assert [place for place, cell in rails.cells.items() if cell.slow] == [("node-c", "mlx5_1")]
 
 
 def test_what_failed_is_an_x_and_what_was_not_measured_a_dash() -> None:
