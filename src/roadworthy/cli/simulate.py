@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from roadworthy.cli.bench_options import DURATION
-from roadworthy.cli.simulate_run import Asked, JudgedRun, judged_runs, simulate_planned
+from roadworthy.cli.simulate_run import Asked, JudgedRun, judged_runs, seldom_collected, simulate_planned
 from roadworthy.cli.simulate_trace import recording_of, require_effect
 from roadworthy.core.errors import SpecError
 
@@ -110,10 +110,6 @@ def command(
     the document's workload. Exit code 0: every objective met; 1: one missed, too few requests to tell, or no layout
     fits; 2: wrong input. Variants are shown and not judged.
     """
-    from roadworthy.cli.plan_progress import PlanProgress
-    from roadworthy.cli.wiring import load_best
-    from roadworthy.simulate.what_if import parse_variant
-
     if html is not None:
         from roadworthy.adapters.report_files import require_writable
 
@@ -121,23 +117,42 @@ def command(
     recording = recording_of(trace, speed=speed, max_gap_s=max_gap)
     if recording is None and requests is None:
         requests = DEFAULT_REQUESTS
-    variants = [parse_variant(text) for text in what_if]
-    if recording is not None:
-        for variant in variants:
-            require_effect(variant, recording)
     asked = Asked(requests=requests, seed=seed, seeds=seeds, jobs=jobs, governed=not ungoverned, recording=recording)
+    with seldom_collected():
+        judged, *others = _judged(spec, asked, what_if, compare_routing=compare_routing)
+        return _told(judged, others, html=html, as_json=as_json)
+
+
+def _judged(spec: str, asked: Asked, what_if: Sequence[str], *, compare_routing: bool) -> list[JudgedRun]:
+    """The document's run, and that of each variant."""
+    from roadworthy.cli.plan_progress import PlanProgress
+    from roadworthy.cli.wiring import load_best
+    from roadworthy.simulate.what_if import parse_variant
+
+    variants = [parse_variant(text) for text in what_if]
+    if asked.recording is not None:
+        for variant in variants:
+            require_effect(variant, asked.recording)
     source = _Source(spec, keep=bool(variants))
     with PlanProgress() as progress:
         base = load_best(spec, progress=progress, text=source.text)
         runs = [(base, asked)]
         runs += [(source.variant(one, base, progress), replace(asked, variant=one)) for one in variants]
-    if compare_routing:
-        first = simulate_planned(
-            base, requests=requests, seed=seed, compare_routing=True, governed=not ungoverned, recording=recording
-        )
-        judged, *others = [first, *judged_runs(runs[1:])] if variants else [first]
-    else:
-        judged, *others = judged_runs(runs)
+    if not compare_routing:
+        return judged_runs(runs)
+    first = simulate_planned(
+        base,
+        requests=asked.requests,
+        seed=asked.seed,
+        compare_routing=True,
+        governed=asked.governed,
+        recording=asked.recording,
+    )
+    return [first, *judged_runs(runs[1:])] if variants else [first]
+
+
+def _told(judged: JudgedRun, others: Sequence[JudgedRun], *, html: Path | None, as_json: bool) -> int:
+    """Print and write what was asked for; returns the exit code."""
     if as_json:
         from roadworthy.cli.output import print_json
         from roadworthy.cli.simulate_json import simulate_document

@@ -299,13 +299,13 @@ def timed(trial: Trial, progress: _Progress | None = None) -> tuple[SimulatedRun
     from roadworthy.simulate.trial import run_trial
 
     started_s = time.process_time()
-    with _seldom_collected():
+    with seldom_collected():
         run = run_trial(trial, progress)
     return run, time.process_time() - started_s
 
 
 @contextlib.contextmanager
-def _seldom_collected() -> Iterator[None]:
+def seldom_collected() -> Iterator[None]:
     """Look for cyclic garbage less often: a run makes many objects and next to no cycles, and looking takes a tenth of
     its time."""
     before = gc.get_threshold()

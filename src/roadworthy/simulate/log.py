@@ -24,20 +24,18 @@ NO_TOKEN = -1.0
 """``t_first_s`` of a request without one; the times of a run start at 0."""
 
 
-class Names:
-    """Numbers for words, in the order in which they were first said."""
-
-    __slots__ = ("_numbers", "words")
+class Names(dict[str, int]):
+    """Numbers for words, in the order in which they were first said: ask for ``names[word]``."""
 
     def __init__(self, words: Sequence[str] = ()) -> None:
-        self.words = list(words)
-        self._numbers = {word: number for number, word in enumerate(words)}
+        super().__init__((word, number) for number, word in enumerate(words))
 
-    def number(self, word: str) -> int:
-        number = self._numbers.get(word)
-        if number is None:
-            number = self._numbers[word] = len(self.words)
-            self.words.append(word)
+    @property
+    def words(self) -> list[str]:
+        return list(self)
+
+    def __missing__(self, word: str) -> int:
+        number = self[word] = len(self)
         return number
 
 
@@ -83,7 +81,7 @@ class RunLog:
         gaps_s: tuple[float, ...] = (),
     ) -> None:
         """A request that got its whole answer."""
-        self._add(planned, first_s, last_s, output_tokens, cached_tokens, self.engines.number(engine), 0, waited_s)
+        self._add(planned, first_s, last_s, output_tokens, cached_tokens, self.engines[engine], 0, waited_s)
         if self.gaps_of is not None:
             self.gaps_of.append(gaps_s)
 
@@ -105,8 +103,8 @@ class RunLog:
             at_s,
             output_tokens,
             0,
-            -1 if engine is None else self.engines.number(engine),
-            self.errors.number(error),
+            -1 if engine is None else self.engines[engine],
+            self.errors[error],
             waited_s,
         )
         if self.gaps_of is not None:
@@ -130,7 +128,7 @@ class RunLog:
         self.n_in.append(planned.prompt_tokens)
         self.n_out.append(output_tokens)
         self.cached.append(cached_tokens)
-        self.tenant.append(self.tenants.number(planned.tenant))
+        self.tenant.append(self.tenants[planned.tenant])
         self.engine.append(engine)
         self.error.append(error)
         self.session.append(planned.session)
@@ -206,7 +204,7 @@ class RunLog:
             (self.engine, self.engines, other.engine, other.engines),
             (self.error, self.errors, other.error, other.errors),
         ):
-            numbers = [*(names.number(word) for word in theirs.words), -1]  # the last is found by -1: nowhere
+            numbers = [*(names[word] for word in theirs.words), -1]  # the last is found by -1: nowhere
             column.extend([numbers[number] for number in more])
         self.gaps.merge(other.gaps)
         if self.gaps_of is not None:

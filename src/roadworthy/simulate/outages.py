@@ -63,13 +63,22 @@ def parse_outage(text: str) -> Outage:
 
 _FAULTS = tuple(kind for kind in get_args(FaultKind) if kind != "crash")
 _FAULT = re.compile(
-    r"(?P<kind>[a-z-]+):(?P<engine>\d+)@(?P<at>[^+*]+)(?:\+(?P<lasts>[^*]+))?(?:\*(?P<size>\d+(?:\.\d+)?))?"
+    r"(?P<kind>[a-z-]+):(?P<engine>\d+)(?:\.(?P<stage>\d+))?@(?P<at>[^+*]+)(?:\+(?P<lasts>[^*]+))?"
+    r"(?:\*(?P<size>\d+(?:\.\d+)?))?"
 )
+_SIZES = {
+    "slow": "how many times as long steps take, such as *1.5",
+    "link": "how many times slower the link is, such as *3",
+    "hot-experts": "how many times the mean load the fullest rank has beyond its share, such as *2",
+    "leak": "KV blocks lost a second, such as *50",
+    "refuse": "the share of requests that is refused, such as *0.2",
+    "forget": "forget has no size",
+}
 
 
 def parse_fault(text: str) -> EngineFault:
-    """``KIND:ENGINE@WHEN[+LENGTH][*SIZE]`` such as ``slow:2@10min+5min*1.5``: for five minutes the steps of engine 2
-    take half as long again.
+    """``KIND:ENGINE[.STAGE]@WHEN[+LENGTH][*SIZE]`` such as ``slow:2@10min+5min*1.5``: for five minutes the steps of
+    engine 2 take half as long again; ``slow:2.1@…`` is its second pipeline stage alone.
 
     Raises:
         SpecError: it is not of that form, or the kind is not known.
@@ -80,11 +89,20 @@ def parse_fault(text: str) -> EngineFault:
             f"fault {text!r} is not KIND:ENGINE@WHEN[+LENGTH][*SIZE]",
             hint=f"such as slow:2@10min+5min*1.5; kinds: {', '.join(_FAULTS)}; for a crash say outage=2@10min+5min",
         )
+    kind = cast("FaultKind", match["kind"])
     try:
         from_s = parse_duration(match["at"])
         until_s = math.inf if match["lasts"] is None else from_s + parse_duration(match["lasts"])
-        size = 1.0 if match["size"] is None else float(match["size"])
-        fault = Fault(kind=cast("FaultKind", match["kind"]), from_s=from_s, until_s=until_s, size=size)
     except ValueError as error:
         raise SpecError(f"fault {text!r}: {error}", hint="times are such as 90s, 10min or 1h") from error
+    try:
+        fault = Fault(
+            kind=kind,
+            from_s=from_s,
+            until_s=until_s,
+            size=1.0 if match["size"] is None else float(match["size"]),
+            stage=None if match["stage"] is None else int(match["stage"]),
+        )
+    except ValueError as error:
+        raise SpecError(f"fault {text!r}: {error}", hint=f"the size is {_SIZES[kind]}") from error
     return EngineFault(engine=int(match["engine"]), fault=fault)

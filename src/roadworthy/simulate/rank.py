@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,11 +13,15 @@ from roadworthy.advise.queueing import BEST_LAYOUTS, REQUESTS_MIN, SEED, Queuein
 from roadworthy.advise.ranking import distinct
 from roadworthy.advise.verdict import judge_columns
 from roadworthy.core.errors import Infeasible, Unsupported
+from roadworthy.simulate.result import Preempted
 from roadworthy.simulate.run import routing_of, simulate
+from roadworthy.simulate.trial import shares_nothing, without_cache
 
 if TYPE_CHECKING:
     from roadworthy.plan.values import Layout, LayoutPlan, Plan
+    from roadworthy.simulate.result import SimulatedRun
     from roadworthy.spec.values import Deployment
+    from roadworthy.twin.config import TwinConfig
 
 Progress = Callable[[str, int, int], None]
 """Hears the layout's name, how many of its requests have ended, and how many there are."""
@@ -75,14 +80,12 @@ def simulate_layout(
         def heard(ended: int) -> None:
             tell(judged.layout.label, ended, trial.requests)
 
-    run = simulate(
-        configs,
-        arrivals,
-        routing=routing_of(deployment, len(configs)),
-        priorities={tenant.id: tenant.priority for tenant in deployment.tenants},
-        keep_gaps=False,
-        progress=heard,
-    )
+    run: SimulatedRun | None = None
+    if shares_nothing(trial.workload) and all(config.enable_prefix_caching for config in configs):
+        with contextlib.suppress(Preempted):  # the same run for a fifth less, as ``trial.run_trial`` says
+            run = _run(deployment, without_cache(configs), arrivals, heard, until_preempted=True)
+    if run is None:
+        run = _run(deployment, configs, arrivals, heard, until_preempted=False)
     report = judge_columns(run.log.columns(), deployment.sla, asked_rate_per_s=trial.workload.rate_per_s)
     return simulated(
         judged,
@@ -91,4 +94,23 @@ def simulate_layout(
         run.records,
         utilisation_ratio=run.utilisation_ratio,
         preemptions=sum(engine.preemptions for engine in run.engines),
+    )
+
+
+def _run(
+    deployment: Deployment,
+    configs: Sequence[TwinConfig],
+    arrivals: Arrivals,
+    heard: Callable[[int], None] | None,
+    *,
+    until_preempted: bool,
+) -> SimulatedRun:
+    return simulate(
+        configs,
+        arrivals,
+        routing=routing_of(deployment, len(configs)),
+        priorities={tenant.id: tenant.priority for tenant in deployment.tenants},
+        keep_gaps=False,
+        until_preempted=until_preempted,
+        progress=heard,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -60,6 +60,13 @@ class Trial:
                     f"engine {at} cannot fail: there are {len(self.configs)}, the first is 0",
                     hint=f"name one of 0 to {len(self.configs) - 1}",
                 )
+        for one in self.faults:
+            stages = self.configs[one.engine].step_time.pipeline_stages
+            if one.fault.stage is not None and one.fault.stage >= stages:
+                raise SpecError(
+                    f"stage {one.fault.stage} of engine {one.engine} cannot be slow: it has {stages}, the first is 0",
+                    hint=f"name one of 0 to {stages - 1}" if stages > 1 else "leave the stage out",
+                )
 
 
 def run_trial(trial: Trial, progress: Callable[[int], None] | None = None) -> SimulatedRun:
@@ -70,17 +77,26 @@ def run_trial(trial: Trial, progress: Callable[[int], None] | None = None) -> Si
     anew with it should one preempt.
     """
     if _shares_nothing(trial):
-        plain = tuple(replace(config, enable_prefix_caching=False) for config in trial.configs)
         with contextlib.suppress(Preempted):
-            return _run(trial, plain, progress, until_preempted=any(c.enable_prefix_caching for c in trial.configs))
+            caching = any(config.enable_prefix_caching for config in trial.configs)
+            return _run(trial, without_cache(trial.configs), progress, until_preempted=caching)
     return _run(trial, trial.configs, progress, until_preempted=False)
+
+
+def without_cache(configs: Sequence[TwinConfig]) -> tuple[TwinConfig, ...]:
+    """The same engines without a prefix cache."""
+    return tuple(replace(config, enable_prefix_caching=False) for config in configs)
+
+
+def shares_nothing(workload: RequestProfile) -> bool:
+    """Whether no two prompts of it have a beginning in common."""
+    return all(kind.turns <= 1 and kind.shared_prefix_ratio == 0 for kind in session_kinds(workload))
 
 
 def _shares_nothing(trial: Trial) -> bool:
     if trial.recording is not None:
         return trial.recording.shares_nothing
-    kinds = session_kinds(trial.deployment.workload)
-    return all(kind.turns <= 1 and kind.shared_prefix_ratio == 0 for kind in kinds)
+    return shares_nothing(trial.deployment.workload)
 
 
 def _run(

@@ -101,3 +101,16 @@ def test_an_engine_that_refuses_sends_requests_to_the_others() -> None:
 def test_a_fault_that_cannot_be_is_said(text: str) -> None:
     with pytest.raises(SpecError, match="fault"):
         parse_fault(text)
+
+
+def test_a_slow_stage_is_named_behind_its_engine() -> None:
+    fault = parse_fault("slow:2.1@10s*2").fault
+    assert (fault.stage, fault.size) == (1, 2.0)
+
+
+def test_a_size_that_means_nothing_is_explained_by_what_it_is() -> None:
+    with pytest.raises(SpecError) as caught:
+        parse_fault("refuse:0@1s*7")
+    assert "share of requests" in caught.value.hint
+    with pytest.raises(SpecError, match="only slow knows stages"):
+        parse_fault("link:0.1@1s*2")

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from roadworthy.core.errors import SpecError
-from roadworthy.simulate.outages import Outage
+from roadworthy.simulate.outages import EngineFault, Outage
 from roadworthy.simulate.run import simulate
 from roadworthy.simulate.trial import Trial, arrivals_of, run_trial
 from roadworthy.simulate.what_if import ALL
 from roadworthy.spec.load import load_text
+from roadworthy.twin.faults import Fault
 from support.twin import config
 
 if TYPE_CHECKING:
@@ -94,3 +95,9 @@ def test_what_cannot_be_simulated_is_said() -> None:
         arrivals_of(trial(traffic=((ALL, 0.0),)))
     with pytest.raises(SpecError, match="engine 2 cannot fail"):
         trial(outages=(Outage(engine=2, at_s=1.0),))
+
+
+def test_a_stage_that_an_engine_does_not_have_cannot_be_slow() -> None:
+    fault = EngineFault(engine=0, fault=Fault(kind="slow", from_s=1.0, size=2.0, stage=3))
+    with pytest.raises(SpecError, match="it has 1, the first is 0"):
+        replace(trial(), faults=(fault,))
