@@ -237,7 +237,7 @@ class ModelClient:
         if status in (400, 413, 422) and any(word in message.lower() for word in _TOO_LONG):
             return TooLong(said, hint="give a smaller --budget")
         if several:
-            return TooMuch(said, hint=hint)
+            return TooMuch(said, hint=hint or "does that model make embeddings?")
         if status in (404, 405, 501):
             return NotThere(said, hint=hint or "is the model served there, under this name?")
         if status in _AGAIN:

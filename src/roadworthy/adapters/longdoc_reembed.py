@@ -44,12 +44,12 @@ def reembed(store: DocumentStore, home: Path, served: Served, progress: Callable
 
 
 def judge(store: DocumentStore, served: Served) -> tuple[float, float] | None:
-    """Set how far the library trusts ``served`` beside the bundled embedding; None where there is nothing to compare
-    with."""
+    """Set how far the library trusts ``served`` beside the bundled embedding; None where it has no vectors of it."""
     index = build_index(store)
-    if index.served is None or index.dense is None or not embeddings.available():
+    if index.served is None:
         return None
-    both = numpy.flatnonzero(index.served.present & index.dense.present)
+    bundled = index.dense if embeddings.available() else None
+    both = numpy.flatnonzero(index.served.present & (True if bundled is None else bundled.present))
     places: list[int] = []
     for language in (index.chinese[both], ~index.chinese[both]):
         places += sample([int(one) for one in both[language]], 2 * PROBES)
@@ -58,6 +58,6 @@ def judge(store: DocumentStore, served: Served) -> tuple[float, float] | None:
     def ask_served(questions: Sequence[str]) -> Sequence[Floats]:
         return list(served.questions(questions))
 
-    trust = trust_in(index.served, index.dense, places, units, ask_served, embeddings.embed_question)
+    trust = trust_in(index.served, bundled, places, units, ask_served, embeddings.embed_question)
     store.served.set_trust(*trust)
     return trust

@@ -69,15 +69,20 @@ def reciprocal_rank(index: DenseIndex, questions: Sequence[Floats], answers: Seq
     return float(numpy.mean(found)) if found else 0.0
 
 
+ALONE = 0.5
+"""Mean reciprocal rank that stands for the bundled embedding's where the library has none of its vectors."""
+
+
 def trust_in(
     served: DenseIndex,
-    bundled: DenseIndex,
+    bundled: DenseIndex | None,
     places: Sequence[int],
     units: Sequence[StoredUnit],
     ask_served: Callable[[Sequence[str]], Sequence[Floats]],
     ask_bundled: Callable[[str], Floats],
 ) -> tuple[float, float]:
-    """Shares for Chinese and for other questions.
+    """Shares for Chinese and for other questions; of a language with too few units to tell, none beside the bundled
+    embedding, and all without it.
 
     Args:
         places: of ``units`` in both indexes, all with vectors of both.
@@ -90,12 +95,14 @@ def trust_in(
             if is_chinese(unit.unit.text[:200]) == chinese and (question := probe_of(unit))
         ][:PROBES]
         if len(probes) < FEWEST_PROBES:
-            shares.append(0.0)
+            shares.append(FULL_TRUST if bundled is None or not probes else 0.0)
             continue
         answers = [place for place, _ in probes]
         questions = [question for _, question in probes]
         theirs = reciprocal_rank(served, list(ask_served(questions)), answers)
-        ours = reciprocal_rank(bundled, [ask_bundled(one) for one in questions], answers)
+        ours = ALONE
+        if bundled is not None:
+            ours = reciprocal_rank(bundled, [ask_bundled(one) for one in questions], answers)
         shares.append(FULL_TRUST * between(theirs / max(ours, 1e-9), USELESS, WORSE))
     return shares[0], shares[1]
 

@@ -86,9 +86,8 @@ def ingest(
             recognise=recogniser.pages if recogniser is not None else None, workers=workers, heard=_shown(),
         )  # fmt: skip
         results = many.run(files)
-        if served is not None and any(one.get("outcome") == "stored" for one in results):
-            judge(store, served)
-        trust = store.served.trust() if served is not None else None
+        stored = any(one.get("outcome") == "stored" for one in results)
+        trust = judge(store, served) if served is not None and stored else None
     meter = many.meter
     wall = _wall(meter, engine, spec)
     if as_json:
@@ -215,10 +214,9 @@ def _say_trust(trust: tuple[float, float]) -> None:
     from roadworthy.cli.output import say
 
     for language, share in zip(("Chinese", "other"), trust, strict=True):
-        if 0 < share < FULL_TRUST:
-            say(f"on {language} text the endpoint's embedding counts {share / FULL_TRUST:.0%} of what it could")
-    if not any(trust):
-        say("the endpoint's embedding does not count in search: it does not find units by their own sentences")
+        if share < FULL_TRUST:
+            counts = f"counts {share / FULL_TRUST:.0%} of what it could" if share else "does not count"
+            say(f"on {language} text the endpoint's embedding {counts}: it misses units by their own sentences")
 
 
 def _shown() -> Callable[[Meter], None]:

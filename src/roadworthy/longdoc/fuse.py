@@ -35,7 +35,7 @@ def mixed(
     among: NDArray[numpy.bool_],
 ) -> Floats | None:
     """Nearness by two embeddings, each standardised among the units that have its vectors; a unit that lacks one is
-    judged by the other.
+    judged by the other, and one that lacks both gets NaN.
 
     Args:
         trust: share of the served one where a unit has both, 0 to 1.
@@ -53,7 +53,7 @@ def mixed(
         total, weights = (weighted, alone) if total is None or weights is None else (total + weighted, weights + alone)
     if total is None or weights is None:
         return None
-    found: Floats = total / numpy.where(weights > 0, weights, 1)
+    found: Floats = numpy.where(weights > 0, total / numpy.where(weights > 0, weights, 1), numpy.float32(numpy.nan))
     return found
 
 
@@ -65,7 +65,7 @@ def fused(
     beside: NDArray[numpy.bool_],
     among: NDArray[numpy.bool_],
 ) -> Floats:
-    """One score a unit; without ``dense`` words alone decide.
+    """One score a unit; without ``dense``, or where it is NaN, words alone decide.
 
     Args:
         documents: which document each unit is of, counted from 0.
@@ -74,7 +74,9 @@ def fused(
     """
     total = standardised(lexical, among)
     if dense is not None:
-        total = LEXICAL_WEIGHT * total + (1 - LEXICAL_WEIGHT) * standardised(dense, among)
+        known = ~numpy.isnan(dense)
+        near = standardised(dense, among & known)
+        total = LEXICAL_WEIGHT * total + (1 - LEXICAL_WEIGHT) * numpy.where(known, near, total)
         total += DOCUMENT_WEIGHT * _standing(total, documents)
     if not len(beside):
         return total

@@ -60,7 +60,8 @@ class SearchIndex:
         chinese: whether it is written in Chinese.
         dense: None where no unit has a vector of the bundled embedding.
         served: the same of an embedding behind an endpoint.
-        trust: share of the served one beside the bundled one, for Chinese and for other questions.
+        trust: share of the served one beside the bundled one, for Chinese and for other questions; 0 leaves it out,
+            alone or not.
     """
 
     ids: NDArray[numpy.int64]
@@ -145,7 +146,7 @@ class Searcher:
             if vector is None:
                 vector = self._asked(question, meant)
             bundled = index.dense.scores(vector), index.dense.present
-        if index.served is not None and self._served is not None and (trust > 0 or bundled is None):
+        if index.served is not None and self._served is not None and trust > 0:
             asked = self._served(question)
             served = (index.served.scores(asked), index.served.present) if asked is not None else None
         return mixed(bundled, served, trust=trust, among=among)
