@@ -193,6 +193,35 @@ def test_what_a_tenants_quota_refuses_comes_back_as_the_data_port_says_it(tmp_pa
     run(test)
 
 
+def test_each_request_is_counted_once_by_how_it_ended(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with (
+            FakeEngine(speaking(rightly(CLAIM, QUOTE))) as engine,
+            served(engine, tmp_path, tenants=(ACME,)) as (gateway, _),
+        ):
+            await upload(gateway, LAW.encode())
+            for path, body in (
+                ("/ask", {"question": QUOTE, "model": "m", "stream": True}),
+                ("/search", {"query": "x"}),
+            ):
+                async with client_of(gateway) as client:  # leaves as soon as it has all of the answer
+                    data = json.dumps(body).encode()
+                    client.send(head("POST", f"/v1/documents{path}", f"Content-Length: {len(data)}") + data)
+                    assert (await client.response()).status == 200
+                    client.leave()
+            async with client_of(gateway) as client:
+                client.send(head("HEAD", "/v1/documents"))
+                assert (await client.head())[0] == 200
+                assert await client.at_end()
+            await call(gateway, "GET", "/doc_" + "0" * 32)
+            await until(lambda: gateway.status().in_flight == 0)
+            told = [one for one in await gateway.requests_view() if one["operation"] == "documents"]
+        assert {(one["ending"], one["status"]) for one in told} == {("ok", 200), ("ok", 202), ("ok", 404)}
+        assert {one["tenant_id"] for one in told} == {"acme"}
+
+    run(test)
+
+
 def test_a_streamed_answer_tells_rounds_claims_and_at_last_the_whole(tmp_path: Path) -> None:
     async def test() -> None:
         async with FakeEngine(speaking(rightly(CLAIM, QUOTE))) as engine, served(engine, tmp_path) as (gateway, _):

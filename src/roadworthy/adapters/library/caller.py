@@ -120,10 +120,10 @@ class _Cuttable(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
     def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(partial(_Plain, self._sockets), req)  # type: ignore[arg-type]
+        return self.do_open(partial(_Plain, self._sockets), req)
 
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(partial(_Secure, self._sockets), req)  # type: ignore[arg-type]
+        return self.do_open(partial(_Secure, self._sockets), req)
 
     def cut(self) -> None:
         for one in tuple(self._sockets):

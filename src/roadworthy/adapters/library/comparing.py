@@ -95,7 +95,8 @@ class Comparing:
         stop = self._stops[job.id]
         try:
             if not stop.is_set():
-                job.status, job.started_s = "running", self._now_s()
+                job.status = "running"
+                job.started_s = job.since_s = self._now_s()
                 shelf.keep_job(job)
                 self._compare(shelf, job, key, stop)
             job.status = self._over(job, stop)
@@ -106,7 +107,7 @@ class Comparing:
         except Exception as error:
             job.status, job.error = "failed", f"a fault of ours: {type(error).__name__}"
         finally:
-            job.per_s = None
+            job.since_s = None
             if job.status != "interrupted":
                 job.ended_s = self._now_s()
             shelf.keep_job(job)
@@ -127,11 +128,9 @@ class Comparing:
         book = parse_playbook(asked["playbook"], "playbook")
         with DocumentStore(shelf.store) as store:
             clauses = store.of_document(document.stored_name)
-        since_s = time.monotonic()
 
         def progress(done: int, of: int, _end: bool) -> None:
             job.what, job.done, job.of = "clauses", done, of
-            job.per_s = round(done / max(0.001, time.monotonic() - since_s), 2)
 
         with ExitStack() as stack:
             model = stack.enter_context(

@@ -146,7 +146,8 @@ class Reading:
             document = shelf.documents.get(job.document)
             if document is None or document.status == "deleting":
                 return
-            job.status, job.started_s, job.done, job.of = "running", self._now_s(), 0, None
+            job.status, job.what, job.done, job.of = "running", None, 0, None
+            job.started_s = job.since_s = self._now_s()
             document.status = "reading"
             shelf.keep_job(job)
             shelf.keep_document(document)
@@ -180,18 +181,15 @@ class Reading:
     def _followed(self, process: subprocess.Popen[bytes], job: JobRecord) -> dict[str, Any]:
         """Progress into ``job`` until the process ends; its last line."""
         last: dict[str, Any] = {}
-        since_s = time.monotonic()
         for line in _lines(process):
             try:
                 told = json.loads(line)
             except ValueError:
                 continue
             if "what" in told:
-                if told["what"] != job.what:
-                    since_s = time.monotonic()
+                if job.what is not None and told["what"] != job.what:
+                    job.since_s = self._now_s()
                 job.what, job.done, job.of = told["what"], told["done"], told["of"]
-                took_s = time.monotonic() - since_s
-                job.per_s = round(job.done / took_s, 1) if took_s > 0.05 else None
             else:
                 last = told
         process.wait()
@@ -232,7 +230,7 @@ class Reading:
         hint: str | None = None,
     ) -> None:
         job.status, job.ended_s, job.error, job.hint = status, self._now_s(), error, hint or None
-        job.per_s = None
+        job.since_s = None
         with shelf.lock:
             document = shelf.documents.get(job.document)
             if document is not None and document.status != "deleting":

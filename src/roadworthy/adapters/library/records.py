@@ -57,7 +57,7 @@ class JobRecord:
     Args:
         request: what a comparison was asked for; without any key.
         done, of: progress in ``what``.
-        per_s: of them, while it runs.
+        since_s: when it began with ``what``, seconds of the epoch.
     """
 
     id: str
@@ -70,7 +70,7 @@ class JobRecord:
     what: str | None = None
     done: int = 0
     of: int | None = None
-    per_s: float | None = None
+    since_s: float | None = None
     error: str | None = None
     hint: str | None = None
     request: dict[str, Any] = field(default_factory=dict)

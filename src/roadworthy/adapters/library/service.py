@@ -278,9 +278,14 @@ class Library:
             "before_it": self._reading.before(shelf, job) if job.kind == "ingest" else None,
             "created": shown_time(job.created_s), "started": shown_time(job.started_s),
             "ended": shown_time(job.ended_s),
-            "progress": {"what": job.what, "done": job.done, "of": job.of, "per_s": job.per_s},
+            "progress": {"what": job.what, "done": job.done, "of": job.of, "per_s": self._per_s(job)},
             "error": job.error, "hint": job.hint,
         }  # fmt: skip
+
+    def _per_s(self, job: JobRecord) -> float | None:
+        if job.since_s is None or not job.done:
+            return None
+        return round(job.done / max(0.001, self._now_s() - job.since_s), 2)
 
 
 def shown_document(record: DocumentRecord) -> dict[str, Any]:

@@ -9,6 +9,7 @@ both connections end with it.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -32,7 +33,13 @@ SILENCE_S = 1800.0
 """Without a byte in either direction: an answer that is not streamed comes after several rounds with a model."""
 
 HEAD_BYTES = 16 * 1024
-"""Within which an answer's status line has to end."""
+"""Within which an answer's head has to end."""
+
+LAST_CHUNK = b"\r\n0\r\n\r\n"
+"""Ends an answer in chunks. Those are events of JSON, in which no bare line end stands."""
+
+_STATUS = re.compile(rb"HTTP/1\.1 (\d{3})[^\r\n]*\r\n")
+_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)\r\n", re.IGNORECASE)
 
 _CLIENT_LEFT = 499
 
@@ -90,7 +97,9 @@ class Passage(asyncio.Protocol):
         self._back: asyncio.Transport | None = None
         self._task: asyncio.Task[None] | None = None
         self._early: list[bytes] = []
-        self._head = b""  # of the answer, until its first line is there
+        self._head = b""  # of the answer, until it is whole
+        self._body_bytes: int | None = None  # that the answer announces
+        self._tail = b""
         self._status = 0
         self._sent_bytes = self._received_bytes = 0
         self._chunked = request.head.chunked
@@ -185,31 +194,52 @@ class Passage(asyncio.Protocol):
         if self._over:
             return
         self._heard_s = self._plane.now_s()
-        self._received_bytes += len(data)
         if not self._status:
             data = self._head + data
-            self._head = data
-            end = data.find(b"\r\n")
-            if end < 0 or not data[9:12].isdigit():
-                if len(data) > HEAD_BYTES or end >= 0:
-                    self._end(unavailable("its answer is no HTTP"), "engine_error")
+            end = data.find(b"\r\n\r\n") + 4
+            if end < 4 and len(data) <= HEAD_BYTES:
+                self._head = data
                 return
-            self._status, self._head = int(data[9:12]), b""
-            data = b"%b\r\nx-request-id: %b%b" % (data[:end], self._request.id, data[end:])
+            found = _STATUS.match(data)
+            if end < 4 or found is None:
+                self._end(unavailable("its answer is no HTTP"), "engine_error")
+                return
+            self._status, self._head = int(found[1]), b""
+            length = _LENGTH.search(data, 0, end)
+            if self._request.head.method == "HEAD":
+                self._body_bytes = 0
+            elif length is not None:
+                self._body_bytes = int(length[1])
+            self._received_bytes = len(data) - end
+            line = found.end()
+            data = b"%bx-request-id: %b\r\n%b" % (data[:line], self._request.id, data[line:])
+        else:
+            self._received_bytes += len(data)
+        self._tail = (self._tail + data[-len(LAST_CHUNK) :])[-len(LAST_CHUNK) :]
         self._client.pass_back(data)
+        if self._answered:
+            self._finish("ok", self._status)
+            self._client.passage_over()
+
+    @property
+    def _answered(self) -> bool:
+        """Whether all of the answer has come: a client that has it may leave before its connection is closed."""
+        if self._body_bytes is not None:
+            return self._received_bytes >= self._body_bytes
+        return self._tail == LAST_CHUNK
 
     def eof_received(self) -> None:
         """The connection closes."""
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         self._back = None
         if self._over:
             return
         if not self._status:
             self._end(unavailable("it ended the connection"), "engine_error")
             return
-        self._finish("ok" if exc is None else "engine_error", self._status)
-        self._client.passage_over()
+        self._finish("engine_error", self._status)  # before the answer was whole
+        self._client.abort()
 
     def pause_writing(self) -> None:
         self._client.hold()
