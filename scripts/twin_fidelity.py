@@ -2,7 +2,7 @@
 """How close the twin is to vLLM: its schedule step by step, and with ``--live`` its times against a running engine.
 
     twin_fidelity.py [--instances N] [--seed N] [--workload NAME]
-    twin_fidelity.py --live [--repeats N] [--requests N]
+    twin_fidelity.py --live [--short] [--minutes M] [--repeats N] [--requests N]
 
 Without ``--live`` every workload is stepped through vLLM's own ``Scheduler`` class, without a model, and through the
 twin; a step agrees when it schedules the same tokens of the same requests from the same places, after as many
@@ -10,7 +10,9 @@ preemptions (prefix hits show in where a request starts). Exit 1 when a workload
 
 ``--live`` starts vLLM's CPU build on a tiny model, fits the twin's constants on one run and compares throughput and
 latencies on others. Exit 1 when one is off by more than its limit (10 % throughput, 15 % median, 25 % 99th
-percentile), or than twice the engine's own spread over the repeats if that is larger. Needs `make vllm`.
+percentile), or than twice the engine's own spread over the repeats if that is larger. It waits for other work on the
+machine to end, two minutes at most, and writes build/bench/twin-live.json. ``--short`` takes about eight minutes, the
+whole about fifteen. Needs `make vllm`.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="where the random instances begin")
     parser.add_argument("--workload", default="", help="only workloads whose name contains this")
     parser.add_argument("--live", action="store_true", help="times against a running vLLM instead")
-    parser.add_argument("--repeats", type=int, default=5, help="runs of each live workload")
+    parser.add_argument("--short", action="store_true", help="100 requests a live run, and as many as fit in 8 minutes")
+    parser.add_argument("--minutes", type=float, default=15.0, help="begin no live run that would end later than this")
+    parser.add_argument("--repeats", type=int, default=5, help="runs of each live workload at most")
     parser.add_argument("--requests", type=int, default=150, help="requests of each live run")
     asked = parser.parse_args()
     if importlib.util.find_spec("vllm") is None:
@@ -47,7 +51,9 @@ def main() -> int:
     if asked.live:
         from twin_live import compare_live
 
-        return compare_live(repeats=asked.repeats, requests=asked.requests)
+        if asked.short:
+            asked.requests, asked.minutes = min(asked.requests, 100), min(asked.minutes, 8.0)
+        return compare_live(repeats=asked.repeats, requests=asked.requests, minutes=asked.minutes)
     return compare_schedules(asked.instances, asked.seed, asked.workload)
 
 

@@ -6,16 +6,18 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import os
 import random
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from roadworthy.adapters.files import write_atomically
 from roadworthy.core.latency import percentile
 from roadworthy.plan.cache import CacheGroup, CacheLayout
 from roadworthy.plan.timing import RooflineStepTime
@@ -28,6 +30,10 @@ from support.vllm_process import running_vllm
 SETTINGS = {"max_num_seqs": 32, "max_num_batched_tokens": 2048, "max_model_len": 4096}
 ARGUMENTS = ("--max-num-batched-tokens", "2048", "--kv-cache-memory-bytes", str(512 * 2**20), "--no-async-scheduling")
 LIMITS = {"throughput": 0.10, "p50": 0.15, "p99": 0.25}
+LEAST_REPEATS = 3
+"""Fewer say nothing of the engine's own spread."""
+QUIET_CORES, QUIET_WAIT_S = 0.2, 120.0
+WRITTEN = Path(__file__).resolve().parents[1] / "build" / "bench" / "twin-live.json"
 BUSY_SPREAD = 0.5
 """Equal runs that differ by more say more about the machine than about the engine."""
 
@@ -264,9 +270,15 @@ def figures(asked: Sequence[Asked], answers: Sequence[Answer]) -> dict[str, floa
     return found
 
 
-def compare_live(*, repeats: int, requests: int) -> int:
-    """Print the comparison; 1 when a figure is outside its limit."""
-    missed: list[str] = []
+def compare_live(*, repeats: int, requests: int, minutes: float) -> int:
+    """Print the comparison and write it to ``WRITTEN``; 1 when a figure is outside its limit.
+
+    Args:
+        repeats: runs of each load at most.
+        minutes: no more are begun than fit into this, ``LEAST_REPEATS`` all the same.
+    """
+    began_s, missed = time.monotonic(), []
+    busy = wait_for_quiet()
     with tempfile.TemporaryDirectory() as folder, running_vllm(Path(folder), ARGUMENTS) as engine:
         print(f"vLLM {engine.version} at {engine.url}: fitting ...", file=sys.stderr)
         constants = scaled(fit(engine.url), engine.url, requests)
@@ -275,13 +287,22 @@ def compare_live(*, repeats: int, requests: int) -> int:
         print(f"{'load':<15}{'figure':<12}{'engine':>11}{'twin':>11}{'error':>9}{'spread':>9}{'limit':>8}")
         checked = loads(constants, requests)
         runs: dict[str, list[dict[str, float]]] = {name: [] for name in checked}
+        turn_s = 0.0
         for turn in range(repeats):  # by turns, so that what else the machine does meets all of them
+            turn_began_s = time.monotonic()
+            if turn >= LEAST_REPEATS and turn_began_s + turn_s > began_s + 60 * minutes:
+                print(f"{turn} runs of each load, {minutes:g} minutes are over", file=sys.stderr)
+                break
             for name, asked in checked.items():
                 runs[name].append(figures(asked, asyncio.run(live(engine.url, asked, 1000 + turn))))
-        for name, asked in checked.items():
-            for figure, ours in figures(asked, twin(constants, asked)).items():
-                if not close_enough(name, figure, [run[figure] for run in runs[name]], ours):
+            turn_s = time.monotonic() - turn_began_s
+        told = {name: figures(asked, twin(constants, asked)) for name, asked in checked.items()}
+        for name, ours in told.items():
+            for figure, value in ours.items():
+                if not close_enough(name, figure, [run[figure] for run in runs[name]], value):
                     missed.append(f"{name} {figure}")
+        version = engine.version
+    write_down(version, constants, runs, told, missed, busy)
     widest = max(spread(told) for found in runs.values() for told in by_figure(found).values())
     if widest > BUSY_SPREAD:
         print(
@@ -292,6 +313,55 @@ def compare_live(*, repeats: int, requests: int) -> int:
         print(f"outside: {', '.join(missed)}", file=sys.stderr)
         return 1
     return 0
+
+
+def wait_for_quiet() -> float:
+    """Wait until other work leaves the machine nearly alone, ``QUIET_WAIT_S`` at most; the share of a core that it
+    still takes. An engine on the CPU is timed: whatever else runs is in its times."""
+    until_s, busy, said = time.monotonic() + QUIET_WAIT_S, 0.0, False
+    while True:
+        before = cpu_times()
+        time.sleep(2.0)
+        busy_s, all_s = (after - earlier for after, earlier in zip(cpu_times(), before, strict=True))
+        busy = busy_s / all_s * (os.cpu_count() or 1) if all_s else 0.0
+        if busy <= QUIET_CORES or time.monotonic() > until_s:
+            break
+        if not said:
+            print(f"other work takes {busy:.2f} cores: waiting for it to end ...", file=sys.stderr, flush=True)
+            said = True
+    if busy > QUIET_CORES:
+        print(f"other work still takes {busy:.2f} cores; its share is in every time below", file=sys.stderr)
+    return busy
+
+
+def cpu_times() -> tuple[float, float]:
+    """(busy, all) ticks of all cores since the machine started; zeros where there is no /proc."""
+    try:
+        ticks = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    except OSError:
+        return 0.0, 0.0
+    return float(sum(ticks) - ticks[3] - ticks[4]), float(sum(ticks))
+
+
+def write_down(
+    version: str,
+    constants: Constants,
+    runs: dict[str, list[dict[str, float]]],
+    told: dict[str, dict[str, float]],
+    missed: Sequence[str],
+    busy: float,
+) -> None:
+    """The comparison as JSON, for whoever was not there."""
+    document = {
+        "vllm": version,
+        "constants_s": asdict(constants),
+        "loads": {name: {"engine": by_figure(found), "twin": told[name]} for name, found in runs.items()},
+        "outside": list(missed),
+        "other_work_cores": busy,
+    }
+    WRITTEN.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(WRITTEN, json.dumps(document, indent=2) + "\n")
+    print(f"wrote {WRITTEN}", file=sys.stderr)
 
 
 def by_figure(runs: Sequence[dict[str, float]]) -> dict[str, list[float]]:
