@@ -23,6 +23,7 @@ WRITTEN = "\n".join(
 )
 BUILT = {
     "counter.",
+    "k8s.exit-",
     "grew.",
     "oom.",
     "xid.",

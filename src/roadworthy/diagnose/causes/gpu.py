@@ -170,6 +170,7 @@ CAUSES = (
         signs=(
             sign("cuda.no-kernel-image", 0.8, "CUDA says that no kernel image is available {capability}."),
             sign("cuda.arch-not-built", 0.6, "The device is {arch} (compute capability {capability}), which the build lacks."),
+            sign("cuda.capability-too-low", 0.65, "The kernels need compute capability {least}{least2}{needs}, the device has {has}."),
             sign("cuda.unsupported-arch", 0.4, "A kernel refuses this architecture."),
         ),
         against=(sign("cuda.driver-too-old", 0.6),),
@@ -235,6 +236,7 @@ CAUSES = (
             sign("nccl.symbol-missing", 0.75, "A symbol is missing from the library: {symbol}."),
             sign("nccl.wrong-library", 0.5, "libnccl cannot be loaded."),
             sign("nccl.invalid-usage", 0.2),
+            sign("nccl.library-path", 0.1, "libnccl comes from {path}."),
             sign("nccl.version", 0.05, "NCCL {version}+cuda{cuda} is loaded."),
         ),
         against=(sign("shm.nccl-create-failed", 0.5), sign("cuda.driver-too-old", 0.4)),

@@ -58,6 +58,7 @@ CAUSES = (
             sign("pcie.degraded-under-load", 0.75, "GPU {gpu} runs Gen{gen} x{width} under load (can Gen{gen_max} x{width_max})."),
             sign("pcie.width-downgraded", 0.55, "The link width is downgraded to {width}."),
             sign("pcie.bandwidth-limited", 0.45, "The kernel says {available} Gb/s are available, limited by {link} at {at}."),
+            sign("pcie.below-port", 0.35, "{available} Gb/s over PCIe is less than the port's {rate} Gb/s."),
             sign("pcie.slow-while-busy", 0.6, "The link runs at {speed} (downgraded) while the device is busy."),
             sign("pcie.aer", 0.3, "The PCIe bus reports errors."),
         ),

@@ -134,7 +134,7 @@ HEAD_CHARS = 160
 
 SHARED_WORDS = 5
 LOG_LEVEL = re.compile(r"\b(?:INFO|WARN(?:ING)?|ERROR|DEBUG)\b")
-NUMBERED = re.compile(r"^\W*(?:#?\d+|[A-Za-z]{1,8}[ _-]?\d+)\W+")
+NUMBERED = re.compile(r"^\W*(?:#?\d+|[A-Za-z]{1,8}[ _-]?\d+|[A-Z])\W+")
 """The number that whoever listed the prompts put before each."""
 
 TOOL_LIST = re.compile(r'"tools"\s*:\s*\[(?P<list>.*)\]')
@@ -165,9 +165,14 @@ def heads_side_by_side(document: Document) -> Iterator[Clue]:
     for some in alike.values():
         prompts = {prompt for _, prompt in some}
         common = _common_chars(min(prompts), max(prompts))
-        if len(prompts) >= 3 and len(prompts) == len(some) and common < min(HEAD_CHARS, 0.5 * len(some[0][1])):
+        if len(prompts) >= 3 and len(prompts) == len(some) and common < _head_of(some[0][1]):
             yield document.clue("prompt.changing-head", *(line for line, _ in some[:3]))
             return
+
+
+def _head_of(prompt: str) -> float:
+    """Characters that count as its start; of a prompt that was cut the rest is not known."""
+    return HEAD_CHARS if "..." in prompt else min(HEAD_CHARS, 0.5 * len(prompt))
 
 
 def _common_chars(one: str, other: str) -> int:
@@ -201,9 +206,37 @@ def eval_collapse(book: ClueBook) -> Iterator[Clue]:
             worst = min(on, key=lambda item: item[0])
             best = max(off, key=lambda item: item[0])
             yield document.clue("eval.worse-with-cache", worst[1], best[1], on=f"{worst[0]:g}", off=f"{best[0]:g}")
+    yield from _runs_apart(book)
     changed = _finish_changes(book)
     if changed is not None:
         yield changed
+
+
+CACHING_OFF = re.compile(
+    r"--no-enable-prefix-caching|prefix[-_ ]cach\w*\W{0,3}(?:off|false|disabled|0\b)", re.IGNORECASE
+)
+CACHING_ON = re.compile(r"--enable-prefix-caching|prefix[-_ ]cach\w*\W{0,3}(?:on|true|enabled|1\b)", re.IGNORECASE)
+SCORE = re.compile(
+    r"\b(?:accuracy|exact[_-]match|score|acc(?:_norm)?|pass@1)\b[^\d]{0,40}(?P<value>0?\.\d+|1\.0+|\d{1,2}\.\d+ ?%)",
+    re.IGNORECASE,
+)
+
+
+def _runs_apart(book: ClueBook) -> Iterator[Clue]:
+    """Two runs in files of their own: the arguments say whether the prefix was cached, a table what was scored."""
+    runs: dict[bool, list[tuple[float, Document, Line]]] = {True: [], False: []}
+    for document in book.documents:
+        off, on = CACHING_OFF.search(document.text), CACHING_ON.search(document.text)
+        if (off is None) == (on is None):
+            continue
+        for line in document.numbered():
+            if found := SCORE.search(line.text):
+                value = float(found["value"].strip(" %"))
+                runs[off is None].append((value / 100 if value > 1 else value, document, line))
+    if runs[True] and runs[False]:
+        worst, best = min(runs[True], key=lambda run: run[0]), max(runs[False], key=lambda run: run[0])
+        if worst[0] < 0.8 * best[0]:
+            yield worst[1].clue("eval.worse-with-cache", worst[2], best[2], on=f"{worst[0]:g}", off=f"{best[0]:g}")
 
 
 def _finish_changes(book: ClueBook) -> Clue | None:

@@ -102,9 +102,34 @@ def batches(book: ClueBook) -> Iterator[Clue]:
             yield derived(last, "kv.full-and-waiting", **values)
         elif usage < 0.8:
             yield derived(last, "kv.has-room", **values)
+        yield from _between_decodes(book, some)
     aborted = book.all("engine.request-aborted")
     if len(aborted) >= MANY_ABORTS:
         yield derived(aborted[0], "requests.aborted", *aborted[1:3], count=max(aborted[0].count, len(aborted)))
+
+
+PREFILLS_IN_A_ROW = 3
+EACH_AT_LEAST_PER_S = 0.5
+"""Tokens a second of one stream; below it readers wait for every word."""
+
+
+def _between_decodes(book: ClueBook, decodes: list[Clue]) -> Iterator[Clue]:
+    """Several prefill batches before every decode batch, and hardly a token a second for each running request."""
+    file = decodes[0].lines[0].file
+    prefills = [clue for clue in book.all("sglang.prefill") if clue.lines[0].file == file]
+    for at, decode in enumerate(decodes):
+        since = decodes[at - 1].lines[0].number if at else 0
+        between = [one for one in prefills if since < one.lines[0].number < decode.lines[0].number]
+        running = _rate(decode, "running")
+        if (
+            decode.value("output_per_s") and running >= 4 and len(between) >= PREFILLS_IN_A_ROW
+            and _rate(decode, "output_per_s") < EACH_AT_LEAST_PER_S * running and _rate(decode, "usage") < 0.9
+        ):  # fmt: skip
+            yield derived(
+                decode, "decode.starved-by-prefill", *between[:2],
+                during=f"{decode.value('output_per_s')} tokens/s for {running:g} requests", without="their usual rate",
+            )  # fmt: skip
+            return
 
 
 MANY_ABORTS = 3
@@ -180,7 +205,8 @@ def _rate(clue: Clue, key: str) -> float:
 def streams(book: ClueBook) -> Iterator[Clue]:
     """``stream.burst`` where many events come in one read, ``stream.steady`` where they come one by one."""
     for clue in book.all("stream.read"):
-        yield derived(clue, "stream.burst" if int(clue.value("events")) >= EVENTS_OF_A_BURST else "stream.steady")
+        many = clue.value("all") or int(clue.value("events", "0")) >= EVENTS_OF_A_BURST
+        yield derived(clue, "stream.burst" if many else "stream.steady", events=clue.value("events") or "all")
 
 
 def compiling(book: ClueBook) -> Iterator[Clue]:
@@ -188,7 +214,7 @@ def compiling(book: ClueBook) -> Iterator[Clue]:
     built = book.first("jit.build", "jit.empty-cache")
     waited = book.first(
         "warmup.timeout", "startup.timeout", "engine.hang-detector", "engine.execute-timeout",
-        "engine.shm-broadcast-wait", "collective.watchdog-*", "k8s.liveness-*", "engine.stalled",
+        "collective.watchdog-*", "k8s.liveness-*", "engine.stalled",
     )  # fmt: skip
     if built is not None and waited is not None:
         yield derived(built, "jit.stalled", waited)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from roadworthy.diagnose.metrics import series_clues
+from roadworthy.diagnose.metrics.series import series_of
 from roadworthy.diagnose.probes.tables import reasons_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from roadworthy.diagnose.probes.tables import Sample
-    from roadworthy.diagnose.values import Clue, Document
+    from roadworthy.diagnose.values import Clue, Document, Line
 
 VIOLATIONS = {
     "DCGM_FI_DEV_THERMAL_VIOLATION": "sw-thermal", "DCGM_FI_DEV_RELIABILITY_VIOLATION": "hw",
@@ -23,6 +27,37 @@ GREW = {
 }  # fmt: skip
 STANDS = {"DCGM_FI_DEV_ROW_REMAP_FAILURE": "ecc.remap-failed", "DCGM_FI_DEV_ROW_REMAP_PENDING": "ecc.pending"}
 FELL_TO = 0.8
+
+
+HOSTS = ("node_", "container_", "kube_pod_")
+"""Prefixes of exporters whose rules read series: what they need of time is only which scrape came first."""
+
+BETWEEN_S = 60.0
+"""Seconds assumed between two scrapes that carry no time; no rule of these families divides by it."""
+
+
+def exported(document: Document, first: list[Sample], last: list[Sample]) -> Iterator[Clue]:
+    """What the rules for series say of the scrapes of host, container and cluster exporters."""
+    if not any(one.name.startswith(HOSTS) for one in last):
+        return
+    points: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
+    where: dict[tuple[str, str], Line] = {}
+    for time_s, some in ((0.0, first), (BETWEEN_S, last)):
+        for one in some:
+            if one.name.startswith(HOSTS):
+                points[one.name, one.labels].append((time_s, one.value))
+                where[one.name, one.labels] = one.line
+    series = (
+        series_of(_labels(labels), values, file=document.file, line=where[name, labels].number, name=name)
+        for (name, labels), values in points.items()
+    )
+    stood = {line.number: line for line in where.values()}
+    for clue in series_clues(one for one in series if one is not None):
+        yield replace(clue, lines=tuple(stood.get(line.number, line) for line in clue.lines), time_s=None)
+
+
+def _labels(text: str) -> dict[str, str]:
+    return dict(re.findall(r'(\w+)="([^"]*)"', text))
 
 
 def gpus(document: Document, first: list[Sample], last: list[Sample]) -> Iterator[Clue]:

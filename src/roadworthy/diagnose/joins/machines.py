@@ -65,6 +65,10 @@ def pcie(book: ClueBook) -> Iterator[Clue]:
             )
     if busy and not degraded:
         yield derived(busy[0], "pcie.full-speed-under-load")
+    rates = [float(clue.value("rate")) for clue in book.all("port.state") if clue.value("rate")]
+    for clue in book.all("pcie.bandwidth-limited"):
+        if rates and float(clue.value("available")) < 0.9 * max(rates):
+            yield derived(clue, "pcie.below-port", rate=f"{max(rates):g}")
     loaded = any(UNDER_LOAD.search(document.text) for document in book.documents)
     for clue in book.all("pcie.downgraded"):
         if clue.value("width_note") == "downgraded":

@@ -362,13 +362,13 @@ UNCLASSED_PAUSES = 100_000
 
 def congestion(book: ClueBook) -> Iterator[Clue]:
     """Drops without pause (a lossy class), pause storms, losses on the wire, by the counters that grew."""
-    grown = {name[5:]: book.all(name)[0] for name in book.names() if name.startswith("grew.")}
+    grown = {name[5:]: book.all(name)[0] for name in sorted(book.names()) if name.startswith("grew.")}
 
     def pick(pattern: str, at_least: int = 1) -> Clue | None:
-        return next(
-            (clue for name, clue in grown.items() if re.search(pattern, name) and int(clue.value("by")) >= at_least),
-            None,
-        )
+        found = [
+            clue for name, clue in grown.items() if re.search(pattern, name) and int(clue.value("by")) >= at_least
+        ]  # fmt: skip
+        return derived(found[0], found[0].name, *found[1:2]) if found else None
 
     drops = pick(r"rx_prio\d_discards|rx_discards_phy|rx_out_of_buffer|port_xmit_discards|rx_prio\d_buf_discard")
     losses = pick(

@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from roadworthy.diagnose.joins.exporter import gpus
+from roadworthy.diagnose.joins.exporter import exported, gpus
 from roadworthy.diagnose.joins.network import derived
 from roadworthy.diagnose.probes.tables import samples
 
@@ -78,6 +78,7 @@ def _judge(group: list[tuple[Document, list[Sample]]]) -> Iterator[Clue]:
     yield from _hits(document, first, last)
     yield from _experts(document, last)
     yield from gpus(document, first, last)
+    yield from exported(document, first, last)
 
 
 def _hits(document: Document, first: list[Sample], last: list[Sample]) -> Iterator[Clue]:

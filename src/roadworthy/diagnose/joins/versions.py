@@ -96,6 +96,8 @@ def ray_resources(book: ClueBook) -> Iterator[Clue]:
                 wanted=f"{wanted:g}",
                 have=f"{have:g}",
             )
+        elif (most := _gpus_of_a_node(book, have)) and float(demand.value("bundle") or 0) > most:
+            yield derived(demand, "ray.bundle-above-node", bundle=demand.value("bundle"), most=f"{most:g}")
         else:
             yield derived(demand, "ray.enough-gpus", wanted=f"{wanted:g}", have=f"{have:g}")
     known = {clue.value("address") for clue in book.all("ray.node-address")}
@@ -115,6 +117,12 @@ def ray_resources(book: ClueBook) -> Iterator[Clue]:
         if not known and not re.fullmatch(r"[\d.]+", address):
             yield derived(clue, "ray.node-address-is-a-name")
             return
+
+
+def _gpus_of_a_node(book: ClueBook, total: float) -> float:
+    """GPUs of a node where all are alike; 0 where the number of nodes is not known."""
+    nodes = len(book.all("ray.node-active"))
+    return total / nodes if nodes else 0.0
 
 
 def clock_hosts(book: ClueBook) -> Iterator[Clue]:

@@ -91,9 +91,16 @@ def ray_status(document: Document) -> Iterator[Clue]:
                 for gpu in re.findall(r"'GPU': ([\d.]+)", demand)
             )
             other = re.findall(r"'(?P<name>[A-Za-z_][\w-]*)': [\d.]+", line.text)
-            yield document.clue("ray.demand", line, gpus=f"{gpus:g}", resources=",".join(sorted(set(other))))
-        elif found := re.match(r"^\s*\w+\s+(?P<address>\d+\.\d+\.\d+\.\d+)\s+(?:True|ALIVE)", line.text):
+            bundle = max((float(gpu) for gpu in re.findall(r"'GPU': ([\d.]+)", line.text)), default=0.0)
+            yield document.clue(
+                "ray.demand", line, gpus=f"{gpus:g}", bundle=f"{bundle:g}", resources=",".join(sorted(set(other)))
+            )
+        elif found := re.match(
+            r"^\s*(?:\d+\s+)?\w+\s+(?P<address>\d+\.\d+\.\d+\.\d+)\s+(?:True|False|ALIVE)", line.text
+        ):
             yield document.clue("ray.node-address", line, address=found["address"])
+        elif re.match(r"^\s*1 node_\w+\s*$", line.text):
+            yield document.clue("ray.node-active", line)
         if (found := re.match(r"^\s*['\"]?node:(?P<address>\d+\.\d+\.\d+\.\d+)['\"]?: 1\.0", line.text)) or (
             found := re.search(r"\bALIVE\b.*\bnode:(?P<address>[A-Za-z][\w.-]*): 1\.0", line.text)
         ):
@@ -140,7 +147,8 @@ def file_sizes(document: Document) -> Iterator[Clue]:
 
 KERNEL_CACHE = re.compile(
     r"(?P<path>\S*(?:deep_gemm|triton|flashinfer|inductor|torch_compile|torch_extensions|tvm|vllm|jit|\.nv/ComputeCache)"
-    r"\S*)\s+(?:0|0B|4\.0K)\s*$"
+    r"\S*)\s+(?:0|0B|4\.0K)\s*$|"
+    r"^(?:0|0B|4\.0K)\s+(?P<path2>\S*(?:deep_gemm|triton|flashinfer|inductor|torch_compile|torch_extensions|jit)\S*)\s*$"
 )
 
 
@@ -148,7 +156,7 @@ def kernel_caches(document: Document) -> Iterator[Clue]:
     """``jit.empty-cache``: `du` says that the folder of compiled kernels holds nothing."""
     for line in document.numbered():
         if "cache" in line.text.lower() and (found := KERNEL_CACHE.search(line.text)):
-            yield document.clue("jit.empty-cache", line, path=found["path"])
+            yield document.clue("jit.empty-cache", line, path=found["path"] or found["path2"])
 
 
 def proxies(document: Document) -> Iterator[Clue]:

@@ -147,11 +147,27 @@ def planned_rates(document: Document) -> Iterator[Clue]:
     """``plan.rate`` where an inventory or a plan says what a port should run at."""
     if len(document.text) > 20_000:
         return
+    yield from _planned_columns(document)
     for line in document.numbered():
         if not re.search(r"rate|speed|gbps|Gb/s|NDR|HDR|EDR", line.text, re.IGNORECASE) or "bandwidth" in line.text:
             continue
         if found := PLAN_RATE.search(line.text):
             yield document.clue("plan.rate", line, rate=found["rate"])
+
+
+PLANNED = re.compile(r"^(?:planned|expected|nominal|rated)\w*(?:rate|speed|gbps|gbit)\w*$", re.IGNORECASE)
+
+
+def _planned_columns(document: Document) -> Iterator[Clue]:
+    """The same of an inventory that is a table, even of a single row."""
+    column: int | None = None
+    for line in document.numbered():
+        cells = [cell.strip() for cell in re.split(r"[,\t;]", line.text)]
+        named = next((at for at, cell in enumerate(cells) if PLANNED.match(cell)), None)
+        if named is not None:
+            column = named
+        elif column is not None and len(cells) > column and re.fullmatch(r"\d{2,4}", cells[column]):
+            yield document.clue("plan.rate", line, rate=cells[column])
 
 
 COUNTER = re.compile(
@@ -214,6 +230,7 @@ def matrices(document: Document) -> Iterator[Clue]:
             yield document.clue("fabric.static-hash", line)
     yield from _pair_list(document, lines)
     yield from _rails(document, lines)
+    yield from _unreached(document, lines)
 
 
 STATIC_HASH = re.compile(
@@ -223,6 +240,20 @@ DEVICE_PAIR = re.compile(
     r"^\W*(?P<one>[A-Za-z]\w*?\d+)\s*(?:<->|->|=>|to|,|\s)\s*(?P<two>[A-Za-z]\w*?\d+)\b[\s:,|=]+(?P<said>.+)$"
 )
 UNREACHED = re.compile(r"fail|time.?out|unreachable|no route|error|exceeded|0(?:\.0+)? ?(?:[GM]b|$)", re.IGNORECASE)
+
+
+REACHED_ROW = re.compile(
+    r"^\s*(?P<one>[A-Za-z][\w.-]*\d)\s+(?P<cells>(?:(?:[xX]|-|ok|OK|\d+(?:\.\d+)?)(?:\s+|$)){3,})$"
+)
+
+
+def _unreached(document: Document, lines: list[Line]) -> Iterator[Clue]:
+    """``pairs.unreachable`` from a matrix in which some pairs could not connect at all (x)."""
+    rows = [(line, found["cells"].split()) for line in lines if (found := REACHED_ROW.match(line.text))]
+    failed = [line for line, cells in rows if any(cell in ("x", "X") for cell in cells)]
+    passed = any(re.match(r"\d|ok", cell, re.IGNORECASE) for _, cells in rows for cell in cells)
+    if len(rows) >= 3 and len(failed) >= 2 and passed:
+        yield document.clue("pairs.unreachable", *failed[:3])
 
 
 def _rails(document: Document, lines: list[Line]) -> Iterator[Clue]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 class Table:
     """A header and its rows; ``lines`` stand beside ``rows``."""
 
+    header: Line
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     lines: tuple[Line, ...]
@@ -50,17 +51,27 @@ def tables(document: Document) -> Iterator[Table]:
             continue
         rows, kept = [], []
         end = at + 1
+        ruled = end < len(lines) and RULE.match(lines[end].text) is not None
+        if "|" in lines[at].text and not ruled and any(" " in cell for cell in cells):  # nvidia-smi draws boxes too
+            at += 1
+            continue
+        end += ruled
         while end < len(lines) and (values := _cells(lines[end].text)) and len(values) == len(cells):
             if any(number_of(value) is not None for value in values):
                 rows.append(tuple(values))
                 kept.append(lines[end])
             end += 1
         if len(rows) >= (2 if len(cells) > 2 else 3):
-            yield Table(columns=tuple(cells), rows=tuple(rows), lines=tuple(kept))
+            yield Table(header=lines[at], columns=tuple(cells), rows=tuple(rows), lines=tuple(kept))
         at = max(end, at + 1)
 
 
+RULE = re.compile(r"^\s*\|[\s:|-]+\|?\s*$")
+
+
 def _cells(text: str) -> list[str]:
+    if text.lstrip().startswith("|") and text.count("|") >= 3 and not RULE.match(text):
+        return [cell.strip() for cell in text.strip().strip("|").split("|")]
     if "," in text:
         return [cell.strip() for cell in text.split(",")]
     if "\t" in text:
@@ -72,7 +83,8 @@ def table_clues(document: Document) -> Iterator[Clue]:
     """What the tables of a document say, by every reader that knows their columns."""
     for table in tables(document):
         for reader in READERS:
-            yield from reader(document, table)
+            for clue in reader(document, table):  # a row means nothing without the names of its columns
+                yield replace(clue, lines=(clue.lines[0], table.header, *clue.lines[1:]))
     for table in records(document):
         yield from sessions(document, table)
 
@@ -91,7 +103,12 @@ def records(document: Document) -> Iterator[Table]:
             grouped.setdefault(tuple(record), []).append((tuple(record.values()), line))
     for columns, found in grouped.items():
         if len(found) >= 3:
-            yield Table(columns=columns, rows=tuple(row for row, _ in found), lines=tuple(line for _, line in found))
+            yield Table(
+                header=found[0][1],
+                columns=columns,
+                rows=tuple(row for row, _ in found),
+                lines=tuple(line for _, line in found),
+            )
 
 
 def _record(text: str) -> dict[str, str]:
@@ -252,11 +269,19 @@ def _reasons(table: Table, row: Sequence[str], reasons: int | None, named: Seque
 
 def starvation(document: Document, table: Table) -> Iterator[Clue]:
     """Decode speed of a victim that falls while a long prefill runs, and comes back: ``decode.starved-by-prefill``."""
-    victim = table.column(r"victim", r"decode.*tok|tok.*decode|output_tok|gen.*tok|^tok_s|itl|inter_token|tpot")
+    victim = table.column(
+        r"victim",
+        r"stall|freez|frozen|blocked",
+        r"decode.*tok|tok.*decode|output_tok|gen.*tok|^tok_s|itl|inter_token|tpot",
+    )
     prefill = table.column(r"prefill", r"prompt.*(?:tok|len)|prompt_tok")
     if victim is None or prefill is None or victim == prefill:
         return
-    slower_is_more = bool(re.search(r"itl|latency|tpot|_ms|inter_token|gap", table.columns[victim], re.IGNORECASE))
+    slower_is_more = bool(
+        re.search(
+            r"itl|latency|tpot|_ms|inter_token|gap|stall|freez|frozen|blocked", table.columns[victim], re.IGNORECASE
+        )
+    )
     pairs = [
         (one, other, line)
         for one, other, line in zip(table.numbers(victim), table.numbers(prefill), table.lines, strict=True)
@@ -370,6 +395,52 @@ def _event_times(document: Document, table: Table) -> Iterator[Clue]:
             yield document.clue("stream.steady", arrivals[steady[0]][0][1])
 
 
+def pairs(document: Document, table: Table) -> Iterator[Clue]:
+    """``matrix.slow-pair`` of a table of node pairs and what each moved."""
+    one, two = (
+        table.column(r"^src$|source|from|client|node_?a|^a$|node1"),
+        table.column(r"^dst$|dest|^to$|server|node_?b|^b$|node2|peer"),
+    )
+    rate = table.column(r"gbps|gbit|gb/s|gb_?per_?s|busbw|bandwidth|^bw")
+    if one is None or two is None or rate is None or len({one, two, rate}) < 3:
+        return
+    cells = [
+        (value, row[one], row[two], line)
+        for row, value, line in zip(table.rows, table.numbers(rate), table.lines, strict=True) if value is not None
+    ]  # fmt: skip
+    good = sorted(value for value, *_ in cells)[-max(1, len(cells) // 3)] if len(cells) >= 4 else 0.0
+    slow = [cell for cell in cells if cell[0] < 0.7 * good]
+    if slow and len(slow) <= 0.6 * len(cells):
+        for value, first, second, line in slow[:4]:
+            yield document.clue("matrix.slow-pair", line, value=f"{value:g}", one=first, two=second, usual=f"{good:g}")
+
+
+SINGLE = re.compile(r"single|pinned|sticky|one replica|direct", re.IGNORECASE)
+
+
+def replica_hits(document: Document, table: Table) -> Iterator[Clue]:
+    """``session.hits-fall-with-replicas``: a hit rate that only one replica, or pinned sessions, reach."""
+    rate, replicas = (
+        table.column(r"hit.*rate|hit_ratio|cache.*hit|hits?%"),
+        table.column(r"^replicas?$|n_?replicas|workers$|instances$"),
+    )
+    if rate is None or (replicas is None and not any(SINGLE.search(" ".join(row)) for row in table.rows)):
+        return
+    alone: list[tuple[float, Line]] = []
+    spread: list[tuple[float, Line]] = []
+    for row, value, line in zip(table.rows, table.numbers(rate), table.lines, strict=True):
+        if value is None:
+            continue
+        single = SINGLE.search(" ".join(row)) or (replicas is not None and number_of(row[replicas]) == 1)
+        (alone if single else spread).append((value, line))
+    if alone and spread:
+        best, worst = max(alone, key=lambda one: one[0]), min(spread, key=lambda one: one[0])
+        if worst[0] < 0.5 * best[0]:
+            yield document.clue(
+                "session.hits-fall-with-replicas", worst[1], best[1], alone=f"{best[0]:g}", spread=f"{worst[0]:g}"
+            )
+
+
 def uplinks(document: Document, table: Table) -> Iterator[Clue]:
     """``fabric.uplinks-uneven``: some links between switches are full while their neighbours idle."""
     port, rate = (
@@ -427,6 +498,8 @@ def _right_by_hit(document: Document, table: Table) -> Iterator[Clue]:
 
 READERS = (
     streams,
+    pairs,
+    replica_hits,
     uplinks,
     cache_scores,
     compute_processes,

@@ -52,6 +52,8 @@ SIGNALS = (
     signal("link.down", "Link down | link down | NIC Link is Down | carrier lost | state changed to DOWN | Lost carrier | link is down | Link is Down",
            r"(?P<device>\w+)?:? ?(?:[Ll]ink (?:is )?[Dd]own|NIC Link is Down|carrier|changed to DOWN)"),
     signal("link.up-again", "Link up | link becomes ready | NIC Link is Up | Gained carrier | Link is Up", r"(?:(?P<device>\w+): link becomes ready|[Ll]ink (?:is )?[Uu]p|Gained carrier)"),
+    signal("link.signal-integrity", "ad signal integrity | igh BER | ignal integrity", r"(?i)(?:bad|poor) signal integrity|high BER"),
+    signal("fabric.vlan-missing", "VLAN ", r"VLAN ?(?P<vlan>\d+)\b.{0,20}(?:not found|does not exist|not (?:allowed|configured|in)|missing|unknown)"),
     signal("link.high-temp", "High temperature on module | module high temperature"),
     # fabric manager
     signal("fabric.not-found", "nvidia-fabricmanager.service could not be found | Unit nvidia-fabricmanager"),
@@ -82,6 +84,7 @@ SIGNALS = (
     signal("clock.offset", "System time | Last offset | offset", r"System time\s*: (?P<seconds>[\d.]+) seconds (?P<way>fast|slow) of NTP"),
     signal("clock.unsynchronised", "System clock synchronized: no | Not synchronised | Leap status     : Not | NTP service: inactive | unsynchronised", r"(?:synchronized: no|Not synchronised|NTP service: inactive|unsynchronised)"),
     # firewall
+    signal("router.no-affinity", "sessionAffinity: None", r"sessionAffinity: (?P<policy>None)"),
     signal("firewall.reject", "REJECT | reject with | DROP | drop", r"(?:^(?:\d+\s+)?(?:\S+\s+\S+\s+)?(?:REJECT|DROP)\s+(?:all|tcp|udp|\d+)\s|reject with (?P<with>\S+)|(?:policy|counter.*)\s+drop\b|\(policy (?:DROP|REJECT)|\bUFW BLOCK)"),
     signal("firewall.zone", "target: | services: ", r"^\s*(?:target: (?:default|DROP|REJECT|%%REJECT%%)|services: (?!.*all).*\bssh\b)"),
     signal("net.port-open", "succeeded! | open | Connected to", r"(?:Connection to (?P<address>[\w.:-]+) (?P<port>\d+) port .*succeeded|(?P<address2>[\d.]+)[: ](?P<port2>\d+)(?:/tcp)? +open\b)"),

@@ -52,6 +52,8 @@ SIGNALS = (
     signal("rdma.rnr-exceeded", "RNR retry count exceeded | RNR_RETRY_EXC"),
     signal("rdma.devices-used", "NET/IB : Using", r"NET/IB : Using (?P<devices>\[\d+\].*?)(?:; OOB (?P<oob>[\w.@-]+):(?P<address>[\d.a-fA-F:]+)<\d+>)?\s*$"),
     signal("rdma.no-device", "NET/IB : No device found | No IB devices found | no RDMA device | No RDMA devices found | Unable to find the Infiniband/RoCE device | Did not detect devices | Failed to initialize any NET plugin"),
+    signal("rdma.no-provider", "No eligible providers were found | Failed to initialize rdma protocol | no provider found", r"(?P<what>.*)"),
+    signal("rdma.cm-unreachable", "RDMA_CM_EVENT_UNREACHABLE | RDMA_CM_EVENT_ADDR_ERROR | RDMA_CM_EVENT_ROUTE_ERROR", r"RDMA_CM_EVENT_(?P<event>\w+)"),
     signal("rdma.open-failed", "Unable to open device | ibv_open_device", r"(?:Unable to open device|ibv_open_device.*fail\w*)\s*(?P<device>\w+)?"),
     signal("rdma.verbs-missing", "Failed to open libibverbs | libibverbs.so: cannot open | couldn't open libibverbs"),
     signal("rdma.memory-registration-failed", "ibv_reg_mr | ibv_reg_dmabuf_mr | ibv_reg_mr_iova2",
@@ -91,6 +93,7 @@ SIGNALS = (
     signal("nccl.symbol-missing", "undefined symbol: nccl | undefined symbol: ncclComm", r"undefined symbol: (?P<symbol>nccl\w+)"),
     signal("nccl.version-mismatch", "Mismatched NCCL version | mismatched NCCL | NCCL version mismatch | Trying to connect to a NCCL"),
     signal("nccl.wrong-library", "libnccl.so", r"(?:libnccl\.so[.\d]*.*(?:version .* not found|cannot open|No such file)|Failed to load NCCL library)"),
+    signal("nccl.library-path", "libnccl.so.2", r"libnccl\.so\.2 (?:=>|->) (?P<path>\S*libnccl\S+)"),
     signal("nccl.invalid-usage", "invalid usage", r"invalid usage.*NCCL|ncclInvalidUsage|NCCL.*invalid usage"),
     signal("nccl.topology-unreadable", "Topology detection : could not read", r"could not read (?P<path>\S+)"),
     # what follows when a peer is gone
