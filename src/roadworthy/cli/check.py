@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from roadworthy.core.finding import Finding
     from roadworthy.diagnose.hosts.commands import Answer
     from roadworthy.diagnose.hosts.facts import Expected
-    from roadworthy.spec.values import Deployment
+    from roadworthy.spec.values import ClusterSpec, Deployment
 
 
 @click.command()
@@ -150,10 +150,18 @@ def _expected(deployment: Deployment | None) -> tuple[Expected, tuple[str, ...]]
     rates = [nic.rate_bytes_per_s * 8 / 1e9 for nic in cluster.nics]
     expected = Expected(
         gpus=None if cluster.gpu == "cpu" else cluster.gpus_per_node, nics=nics or None,
-        nic_gigabits_per_s=min(rates) if rates else None, ports=_ports(deployment), roce_dscp=cluster.roce_dscp,
+        nic_gigabits_per_s=min(rates) if rates else None, ports=_ports(deployment),
+        hcas=_compute_nics(cluster),
+        roce_dscp=cluster.roce_dscp,
         engine_version=deployment.engine.version,
     )  # fmt: skip
     return expected, tuple(host.address for host in cluster.hosts)
+
+
+def _compute_nics(cluster: ClusterSpec) -> tuple[str, ...]:
+    """The RDMA devices that the document names anywhere, without their ports."""
+    named = (*cluster.hcas, *(hca for host in cluster.hosts for hca in host.hcas))
+    return tuple(dict.fromkeys(hca.partition(":")[0] for hca in named))
 
 
 def _ports(deployment: Deployment) -> tuple[int, ...]:
@@ -196,10 +204,10 @@ def _told(looked: Looked, measured: FabricReport | None, *, as_json: bool) -> in
         _print_json(looked, measured, findings, status)
         return code
     lines = _report(findings)
-    if not findings:
+    if not findings and status != "insufficient":
         lines += ["Nothing found among what could be looked at.", ""]
     if measured is not None:
-        lines = [*check_fabric.text_of(measured), "", *lines]
+        lines = [*check_fabric.text_of(measured), *lines]
     notes = [f"Note: {note['text']}" for note in looked.notes]
     click.echo("\n".join(_shown(line) for line in (*lines, *notes, *_blind_spots(looked))))
     return code

@@ -170,6 +170,8 @@ def text_of(report: FabricReport) -> list[str]:
         lines += [*drawn(table), ""]
     if report.tables:
         lines += ["Rows send, columns receive; ! slow, x failed, - not measured.", ""]
+    if not report.links:
+        lines += ["Nothing was measured: one host, and fewer than two GPUs that a tool could reach.", ""]
     lines += [f"Note: {note['text']}" for note in report.judgement.notes]
     if report.judgement.could_not_look:
         lines.append("Could not look:")

@@ -21,6 +21,7 @@ class Expected:
 
     Args:
         ports: on which engines and their ranks will listen.
+        hcas: compute NICs as RDMA names them; empty where nothing says.
         roce_dscp: traffic class that the switches keep lossless.
         engine_version: for which start files are rendered.
     """
@@ -29,6 +30,7 @@ class Expected:
     nics: int | None = None
     nic_gigabits_per_s: float | None = None
     ports: tuple[int, ...] = ()
+    hcas: tuple[str, ...] = ()
     roce_dscp: int | None = None
     engine_version: str | None = None
 

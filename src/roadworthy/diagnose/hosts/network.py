@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from roadworthy.diagnose.hosts.facts import Expected, HostFacts, finding
@@ -26,11 +26,24 @@ def roce_ports(book: ClueBook) -> Mapping[str, Clue]:
     return found
 
 
-def mtu(facts: HostFacts, _: Expected) -> Iterator[Finding]:
-    """RoCE ports that cut packets small, and ports of one host that disagree."""
-    ports = {device: clue for device, clue in roce_ports(facts.book).items() if clue.value("mtu").isdigit()}
-    if not ports:
-        return
+def mtu(facts: HostFacts, expected: Expected) -> Iterator[Finding]:
+    """RoCE ports that cut packets small, and ports of one kind that disagree: those of one rate, since NICs for storage
+    or management have their own."""
+    by_rate: dict[str, dict[str, Clue]] = defaultdict(dict)
+    for device, clue in _compute(roce_ports(facts.book), expected).items():
+        if clue.value("mtu").isdigit():
+            by_rate[clue.value("rate")][device] = clue
+    for ports in by_rate.values():
+        yield from _mtu_of(facts, ports)
+
+
+def _compute(ports: Mapping[str, Clue], expected: Expected) -> Mapping[str, Clue]:
+    """The ports that the document calls compute NICs; all where it names none of them."""
+    named = {device: clue for device, clue in ports.items() if device in expected.hcas}
+    return named or ports
+
+
+def _mtu_of(facts: HostFacts, ports: Mapping[str, Clue]) -> Iterator[Finding]:
     usual = Counter(clue.value("mtu") for clue in ports.values()).most_common(1)[0][0]
     odd = {device: clue for device, clue in ports.items() if clue.value("mtu") != usual}
     for device, clue in odd.items():
@@ -51,13 +64,14 @@ def mtu(facts: HostFacts, _: Expected) -> Iterator[Finding]:
 
 def congestion(facts: HostFacts, expected: Expected) -> Iterator[Finding]:
     """ECN that nobody answers, and a traffic class other than the document's."""
-    book, ports = facts.book, roce_ports(facts.book)
+    book, ports = facts.book, _compute(roce_ports(facts.book), expected)
     if not ports:
         return
+    interfaces = {clue.value("netdev") for clue in ports.values()} - {""}
     on = {
         (clue.value("device"), clue.value("priority")) for clue in book.all("ecn.enable") if clue.value("value") == "1"
     }
-    shown = book.all("ecn.enable")
+    shown = [clue for clue in book.all("ecn.enable") if not interfaces or clue.value("device") in interfaces]
     priority = None if expected.roce_dscp is None else str(expected.roce_dscp >> 3)
     silent = {
         clue.value("device"): clue

@@ -5,6 +5,7 @@ The base is a host in order; each case changes one answer, so that whatever is f
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -166,6 +167,24 @@ def test_a_listing_of_pcie_that_is_longer_than_any_document_is_read_to_its_end()
     text = device * 400 + "ff:01.0 PCI bridge\n\t\tACSCtl:\tSrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+\n"
     assert len(text) > 800_000
     assert codes(host(lspci_dot_txt=text)) == [("pcie-acs-iommu", "node-a")]
+
+
+STORAGE = ROCE + (
+    "CA 'mlx5_8'\n\tState: ACTIVE\n\tPhysical state: LinkUp\n\tRate: 400\n\tLink layer: Ethernet\n\tnuma_node: 0\n"
+    "\tnetdev: storage0\n\tnetdev_mtu: 1500\n"
+)
+
+
+def test_nics_of_other_duties_may_have_another_mtu() -> None:
+    """By their rate, or because the document names the compute NICs."""
+    assert ("rdma-peer-unreachable", "node-a, mlx5_8") in codes(host(rdma_dot_txt=STORAGE))
+    named = replace(EXPECTED, hcas=tuple(f"mlx5_{n}" for n in range(8)))
+    assert codes(host(rdma_dot_txt=STORAGE), named) == []
+    slower = STORAGE.replace(
+        "LinkUp\n\tRate: 400\n\tLink layer: Ethernet\n\tnuma_node: 0\n\tnetdev: storage0",
+        "LinkUp\n\tRate: 100\n\tLink layer: Ethernet\n\tnuma_node: 0\n\tnetdev: storage0",
+    )
+    assert "rdma-peer-unreachable" not in [code for code, _ in codes(host(rdma_dot_txt=slower))]
 
 
 def test_a_few_huge_pages_are_nobodys_business() -> None:

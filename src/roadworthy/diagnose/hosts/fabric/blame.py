@@ -31,48 +31,56 @@ class Culprit:
 
 def culprits(links: Sequence[Measured], bad: Sequence[Measured]) -> tuple[Culprit, ...]:
     """What explains ``bad``, which is part of ``links``: each bad link under one culprit, the widest first."""
-    left = list(bad)
-    if not left:
+    if not bad:
         return ()
     hosts = sorted({end.host for link in links for end in (link.one, link.two)})
     pairs = {_hosts(link) for link in links}
-    if len(left) >= SHARE * len(links) and len(pairs) >= 3:
-        inside = links[0].inside
-        subject = f"{hosts[0]}, all GPUs" if inside else ", ".join(hosts)
-        return (Culprit(where="all", subject=subject, hosts=tuple(hosts), links=tuple(left)),)
+    if len(bad) >= SHARE * len(links) and len(pairs) >= 3:
+        subject = f"{hosts[0]}, all GPUs" if links[0].inside else ", ".join(hosts)
+        return (Culprit(where="all", subject=subject, hosts=tuple(hosts), links=tuple(bad)),)
+    suspects, left = _suspects(links), {id(link) for link in bad}
     found: list[Culprit] = []
     while left:
-        best = max(_candidates(links, left), key=lambda one: (len(one.links), _ORDER.index(one.where)), default=None)
-        if best is None:
+        shares = [(one, [link for link in one.members if id(link) in left]) for one in suspects]
+        guilty = [(one, mine) for one, mine in shares if mine and len(mine) >= SHARE * len(one.members)]
+        if not guilty:
             break
-        found.append(best)
-        left = [link for link in left if link not in best.links]
-    return (*found, *_pairs(left))
+        suspect, mine = max(guilty, key=lambda pair: (len(pair[1]), _ORDER.index(pair[0].where)))
+        found.append(Culprit(where=suspect.where, subject=suspect.subject, hosts=suspect.hosts, links=tuple(mine)))
+        left -= {id(link) for link in mine}
+    return (*found, *_pairs([link for link in bad if id(link) in left]))
 
 
 _ORDER: tuple[Where, ...] = ("host", "rail", "port")
 """Among those that explain as much, the later is the narrower claim."""
 
 
-def _candidates(links: Sequence[Measured], left: Sequence[Measured]) -> list[Culprit]:
-    groups: dict[tuple[Where, str], list[Measured]] = defaultdict(list)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Suspect:
+    """A host, rail or port with all its links: enough of them, to enough others, to speak against it."""
+
+    where: Where
+    subject: str
+    hosts: tuple[str, ...]
+    members: tuple[Measured, ...]
+
+
+def _suspects(links: Sequence[Measured]) -> list[_Suspect]:
+    groups: dict[tuple[Where, str, str], list[Measured]] = defaultdict(list)
     for link in links:
         for end in (link.one, link.two):
-            groups["host", end.host].append(link)
+            groups["host", end.host, end.host].append(link)
             if end.part:
-                groups["port", end.text].append(link)
+                groups["port", end.text, end.host].append(link)
         if link.one.part and link.one.part == link.two.part:
-            groups["rail", link.one.part].append(link)
+            groups["rail", link.one.part, ""].append(link)
     found = []
-    for (where, subject), members in groups.items():
-        bad = [link for link in members if link in left]
-        if len(bad) < SHARE * len(members) or len(members) == len(links):
+    for (where, subject, host), some in groups.items():
+        members = tuple({id(link): link for link in some}.values())
+        if len(members) == len(links) or not _convicts(where, subject, members):
             continue
-        if not _convicts(where, subject, members):
-            continue
-        hosts = sorted({end.host for link in members for end in (link.one, link.two)})
-        mine = hosts if where == "rail" else [next(host for host in hosts if subject.split(" ")[0] == host)]
-        found.append(Culprit(where=where, subject=subject, hosts=tuple(mine), links=tuple(bad)))
+        hosts = (host,) if host else tuple(sorted({end.host for link in members for end in (link.one, link.two)}))
+        found.append(_Suspect(where=where, subject=subject, hosts=hosts, members=members))
     return found
 
 
