@@ -10,6 +10,7 @@ from roadworthy.advise.breakdown import GroupReport, by_kind, by_prompt_length
 from roadworthy.advise.objectives import DEFAULT_ACCEPTANCE
 from roadworthy.advise.verdict import after_warmup
 from roadworthy.bench.sections import RunSection
+from roadworthy.bench.tenants_table import tenants_table
 from roadworthy.core.units import format_duration
 
 if TYPE_CHECKING:
@@ -88,6 +89,9 @@ class BenchRun:
             notes=self.notes(),
             simulated=self.simulated,
             groups=self.groups(),
+            tables=tenants_table(
+                self.counted, self.report.tenants, {tenant.id: tenant.weight for tenant in self.request.tenants}
+            ),
         )
 
     def groups(self) -> tuple[tuple[str, tuple[GroupReport, ...]], ...]:
