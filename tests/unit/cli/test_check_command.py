@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -158,3 +159,41 @@ def test_what_a_host_says_cannot_steer_the_terminal(tmp_path: Path, capsys: pyte
     assert "memlock-limit" in out
     assert "\x1b" not in out
     assert "\x07" not in out
+
+
+CAPTURES = Path(__file__).parents[2] / "data" / "captures"
+
+
+def test_the_document_tells_a_captured_host_what_is_expected_of_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """GPUs and NICs, the traffic class, and the ports that engines will listen on."""
+    spec = tmp_path / "my.yaml"
+    spec.write_text(
+        "model: {config: tiny}\n"
+        "cluster: {nodes: 2, gpus_per_node: 8, gpu: H100-80GB, nics: [{count: 8, rate: 400Gb/s}], roce_dscp: 26}\n"
+    )
+    shutil.copytree(CAPTURES / "one-nic-down" / "node-a", tmp_path / "cap")
+    (tmp_path / "cap" / "mlnx_qos.txt").write_text("Priority trust state: pcp\n")
+    (tmp_path / "cap" / "rdma.txt").write_text(
+        "".join(f"CA 'mlx5_{n}'\n\tState: ACTIVE\n\tRate: 400\n\tLink layer: Ethernet\n" for n in range(8))
+    )
+    (tmp_path / "cap" / "ports.txt").write_text("LISTEN 0      2048               *:29501             *:*\n")
+    assert run(spec, "--from", tmp_path / "cap", "--json") == 1
+    document = told(capsys)
+    assert [one["code"] for one in document["findings"]] == ["roce-congestion"]
+    assert [note["what"] for note in document["notes"]] == ["port-in-use"]
+
+
+def test_the_log_of_pods_is_judged_like_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "check.log"
+    lines = [
+        "@@@ host gpu-7", "@@@ begin df.txt", "shm              64M     0   64M   0% /dev/shm", "@@@ rc 0",
+        "@@@ end df.txt done", "@@@ whole",
+    ]  # fmt: skip
+    log.write_text("".join(f"[pod/my-check-x7k2p/check] {line}\n" for line in lines))
+    assert run("--from", log, "--json") == 1
+    document = told(capsys)
+    (finding,) = document["findings"]
+    assert (finding["code"], finding["evidence"][0]["file"]) == ("shm-too-small", "gpu-7/df.txt")
+    assert {one["why"] for one in document["could_not_look"]["gpu-7"]} == {"not in the log"}
