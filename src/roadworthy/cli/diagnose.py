@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,14 +11,10 @@ import click
 from roadworthy.cli.diagnose_sources import Sources, fetch, source_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from roadworthy.adapters.incident.read import Reading
-    from roadworthy.core.finding import Finding
-    from roadworthy.diagnose.redact import Redactor
+    from roadworthy.diagnose.timeline import Event, Reach
+    from roadworthy.diagnose.values import ClueBook
     from roadworthy.diagnose.verdict import Verdict
-
-EVIDENCE_SHOWN = 6
 
 
 @click.command()
@@ -44,26 +41,65 @@ def command(
     book = reading.examination.book()
     verdict = verdict_of(book, judge(book, CAUSES), read_anything=reading.files > 0)
     causal = {(one.file, one.line) for one in verdict.findings[0].evidence} if verdict.findings else set()
-    events, reached = timeline(book, causal), reach(book)
-    document = document_of(verdict, reading) | {"timeline": events, "reach": reached}
-    shown = _plain(verdict, reading) if not markdown else _markdown(verdict)
-    redactor = _redactor(book.hosts()) if redact else None
+    report = Report(
+        verdict=verdict, events=timeline(book, causal), reached=reach(book), skipped=tuple(reading.skipped),
+        files=reading.files, bytes=reading.bytes,
+    )  # fmt: skip
+    if redact:
+        from roadworthy.diagnose.redact import Redactor
+
+        report = Redactor(hosts=_places(book, report), files=_files(book, report)).value(report)
     if html_file is not None:
         from roadworthy.adapters.files import write_atomically
         from roadworthy.cli.diagnose_html import incident_page
 
-        read = f"{reading.files:,} files, {reading.bytes / 1e6:,.1f} MB read."
-        text = incident_page(verdict, events, reached, read=read)
-        write_atomically(html_file, redactor(text) if redactor else text)
+        page = incident_page(report.verdict, report.events, report.reached, read=f"{report.read} read.")
+        write_atomically(html_file, page)
         click.echo(f"wrote {html_file}", err=True)
     if as_json:
         from roadworthy.cli.output import print_json
 
-        print_json(_redacted(document, redactor) if redactor else document)
+        print_json(document_of(report))
     else:
-        text = "\n".join(shown)
-        click.echo(redactor(text) if redactor else text)
+        _print(report, markdown=markdown)
     return 1 if verdict.findings else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """All that is told of an incident, in whatever form."""
+
+    verdict: Verdict
+    events: tuple[Event, ...]
+    reached: Reach
+    skipped: tuple[tuple[str, str], ...]
+    files: int
+    bytes: int
+
+    @property
+    def read(self) -> str:
+        return f"{self.files:,} files ({self.bytes / 1e6:,.1f} MB)"
+
+
+def _print(report: Report, *, markdown: bool) -> None:
+    from roadworthy.cli.diagnose_text import markdown_report, plain_report
+
+    if markdown:
+        lines = markdown_report(report.verdict, report.events, report.reached, report.skipped)
+    else:
+        lines = plain_report(report.verdict, report.events, report.reached, report.skipped, read=report.read)
+    click.echo("\n".join(printable(line) for line in lines))
+
+
+def _places(book: ClueBook, report: Report) -> frozenset[str]:
+    """Every name of a host or pod that the incident gave, in lines or in the names of files."""
+    hosts = book.hosts() | {one.host for one in book.documents if one.host}
+    return hosts | set(report.reached.hosts) | set(report.reached.quiet_hosts)
+
+
+def _files(book: ClueBook, report: Report) -> set[str]:
+    named = {line.file for name in book.names() for clue in book.all(name) for line in clue.lines}
+    return named | {one.file for one in book.documents} | {name for name, _ in report.skipped}
 
 
 def _read(paths: tuple[Path, ...], sources: Sources, keep: Path | None) -> Reading:
@@ -91,40 +127,37 @@ def _read(paths: tuple[Path, ...], sources: Sources, keep: Path | None) -> Readi
     return reading
 
 
-def _redactor(hosts: Iterable[str]) -> Redactor:
-    from roadworthy.diagnose.redact import Redactor
+def document_of(report: Report) -> dict[str, object]:
+    """The pinned JSON, with what to do about each finding beside it."""
+    from roadworthy.cli.diagnose_text import cause_of
 
-    return Redactor(hosts=hosts)
-
-
-def _redacted(value: object, redactor: Redactor) -> object:
-    from roadworthy.cli.output import plain
-
-    value = plain(value)
-    if isinstance(value, str):
-        return redactor(value)
-    if isinstance(value, list):
-        return [_redacted(item, redactor) for item in value]
-    if isinstance(value, dict):
-        return {key: _redacted(item, redactor) for key, item in value.items()}
-    return value
-
-
-def document_of(verdict: Verdict, reading: Reading) -> dict[str, object]:
-    """The pinned JSON."""
+    verdict = report.verdict
+    causes = {finding.code: cause_of(finding.code) for finding in verdict.findings}
     return {
         "status": verdict.status,
         "findings": verdict.findings,
         "notes": verdict.notes,
         "capture_next": verdict.capture_next,
+        "actions": [
+            {"code": code, "confirm": cause.confirm, "remedy": cause.remedy, "risk": cause.risk}
+            for code, cause in causes.items()
+            if cause is not None
+        ],
         "symptoms": [
             {"what": clue.name, "file": line.file, "line": line.number, "text": line.text.strip()[:600]}
             for clue in verdict.symptoms
             for line in clue.lines[:1]
         ],
-        "read": {"files": reading.files, "bytes": reading.bytes},
-        "skipped": [{"file": name, "reason": reason} for name, reason in reading.skipped],
+        "timeline": report.events,
+        "reach": report.reached,
+        "read": {"files": report.files, "bytes": report.bytes},
+        "skipped": [{"file": name, "reason": reason} for name, reason in report.skipped],
     }
+
+
+def printable(line: str) -> str:
+    """``line`` without what would steer a terminal: logs are written by others."""
+    return "".join(letter if letter == "\t" or letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in line)
 
 
 class _Progress:
@@ -147,58 +180,3 @@ class _Progress:
     def __exit__(self, *_: object) -> None:
         if self._last_bytes:
             click.echo("\r" + " " * 90 + "\r", err=True, nl=False)
-
-
-def _plain(verdict: Verdict, reading: Reading) -> list[str]:
-    lines: list[str] = []
-    if verdict.status == "healthy":
-        lines.append(f"No fault found in {reading.files} files ({reading.bytes / 1e6:,.1f} MB).")
-    elif verdict.status == "insufficient":
-        lines.append("Something broke, but what is here does not say why.")
-        lines += [
-            f"  seen: {line.file}:{line.number}: {line.text.strip()[:160]}"
-            for clue in verdict.symptoms
-            for line in clue.lines[:1]
-        ]
-    for number, finding in enumerate(verdict.findings, 1):
-        lines += ["", *_finding(number, finding)]
-    if verdict.notes:
-        lines += ["", "Weaker:"] + [f"  {note.code} ({note.confidence:.0%}): {note.text}" for note in verdict.notes]
-    if verdict.capture_next:
-        lines += ["", "Capture next:"] + [f"  {command}" for command in verdict.capture_next]
-    if reading.skipped:
-        lines += ["", "Not read:"] + [f"  {name}: {reason}" for name, reason in reading.skipped[:20]]
-    return lines[1:] if lines and not lines[0] else lines
-
-
-def _finding(number: int, finding: Finding) -> list[str]:
-    lines = [
-        f"{number}. {finding.code}  ({finding.severity}, {finding.confidence:.0%})  {finding.subject}",
-        f"   {finding.diagnosis}",
-        "   Evidence:",
-    ]
-    lines += [f"     {one.file}:{one.line}: {one.text[:200]}" for one in finding.evidence[:EVIDENCE_SHOWN]]
-    if len(finding.evidence) > EVIDENCE_SHOWN:
-        lines.append(f"     and {len(finding.evidence) - EVIDENCE_SHOWN} more (--json)")
-    return [*lines, f"   Remedy: {finding.remedy}"]
-
-
-def _markdown(verdict: Verdict) -> list[str]:
-    lines = [f"# Diagnosis: {verdict.status}"]
-    for number, finding in enumerate(verdict.findings, 1):
-        lines += [
-            "",
-            f"## {number}. {finding.code} ({finding.confidence:.0%}, {finding.subject})",
-            "",
-            finding.diagnosis,
-            "",
-        ]
-        lines += [f"    {one.file}:{one.line}: {one.text}" for one in finding.evidence]
-        lines += ["", f"**Remedy.** {finding.remedy}"]
-    if verdict.notes:
-        lines += ["", "## Weaker", ""] + [
-            f"- {note.code} ({note.confidence:.0%}): {note.text}" for note in verdict.notes
-        ]
-    if verdict.capture_next:
-        lines += ["", "## Capture next", ""] + [f"- {command}" for command in verdict.capture_next]
-    return lines

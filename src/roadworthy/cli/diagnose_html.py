@@ -41,7 +41,8 @@ def _body(verdict: Verdict, events: Sequence[Event], reached: Reach) -> Iterator
         ranks = ", ".join(map(str, reached.ranks)) or "none named"
         yield paragraph(
             f"Hosts: {', '.join(reached.hosts) or 'none named'}. Ranks: {ranks}. "
-            f"{reached.symptom_lines:,} lines of symptoms.",
+            f"{reached.symptom_lines:,} lines of symptoms{_span(reached)}. "
+            f"Read and quiet: {', '.join(reached.quiet_hosts) or 'none'}.",
             "note",
         )
     if events:
@@ -56,8 +57,13 @@ def _body(verdict: Verdict, events: Sequence[Event], reached: Reach) -> Iterator
         yield notes(verdict.capture_next)
 
 
+def _span(reached: Reach) -> str:
+    return f", {reached.first} to {reached.last} UTC" if reached.first else ""
+
+
 def _row(one: Event) -> tuple[str, ...]:
-    when = one.when + (" (no year)" if one.clock == "without a year" else "")
+    note = "no year" if one.clock == "without a year" else one.note
+    when = f"{one.when} ({note})" if note else one.when
     what = ("first cause: " if one.first_cause else "") + one.what
     return (when, one.host, "" if one.rank is None else str(one.rank), what, f"{one.file}:{one.line}", one.text)
 

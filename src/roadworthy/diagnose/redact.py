@@ -7,6 +7,7 @@ place (a line, a path, an option) is replaced in every other, and so are names t
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -96,7 +97,7 @@ class Redactor:
             return self(whole)
         if isinstance(whole, tuple | list):
             return type(whole)(self._value(one) for one in whole)
-        if isinstance(whole, dict):
+        if isinstance(whole, Mapping):
             return {key: one if key in OURS else self._value(one) for key, one in whole.items()}
         if is_dataclass(whole) and not isinstance(whole, type):
             changed = {
