@@ -61,6 +61,7 @@ class Endpoint:
         self.block_tokens = 0  # of its KV cache; 0 while not known
         self.kv_blocks: int | None = None  # of its pools together; None while not known
         self._heads: dict[tuple[str, str], bytes] = {}
+        self.backlogged = False  # governance's word
         self.in_flight = 0
         self.last_dispatch = 0
         self.dispatched_total = 0

@@ -23,9 +23,10 @@ from roadworthy.gateway.unlimited import Unlimited
 from roadworthy.route.govern.values import Charge, Facts, Limits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from roadworthy.gateway.data.record import RequestRecord
+    from roadworthy.gateway.endpoints import Endpoint
     from roadworthy.gateway.room import Room
     from roadworthy.gateway.shared_limits import SharedLimits
     from roadworthy.route.govern.governor import Governor
@@ -44,6 +45,9 @@ _ENDINGS: dict[str, Ending] = {
     "client_left": "cancelled",
     "client_stalled": "cancelled",
 }
+LOOK_LASTS_S = 0.25
+"""An engine's metrics are this much older than its whole look, at most times; one that took longer is loaded."""
+
 EXPIRED_AT_ONCE = 200
 """Requests that are turned away in one turn of the loop."""
 
@@ -87,6 +91,7 @@ class Governance:
         self.shared: SharedLimits | None = None
         self._waking = False
         self._bounded = False  # the engines' room
+        self._bounds_prompts = False
         self._unlimited: dict[str, Unlimited] = {}
         self._ways: dict[str, Unlimited | None] = {}  # of tenants as they are now; None is the long one
         self.borrowed: dict[str, int] = {}  # requests that run on others' room, by tenant
@@ -153,6 +158,11 @@ class Governance:
         if ticket.state == "asking":
             assert self.shared is not None
             self.shared.spawn(self._ask(ticket, self.shared))
+
+    def placed(self, ticket: Ticket | Unlimited, url: str) -> None:
+        """Routing sends it to the engine at ``url``."""
+        if self._bounds_prompts and isinstance(ticket, Ticket) and ticket.permit is not None:
+            self.governor.backlogs.placed(ticket.permit, url, self._now_s())
 
     def began(self, ticket: Ticket | Unlimited) -> None:
         """The first token of its answer has come: the engine has room for the next prompt."""
@@ -335,15 +345,23 @@ class Governance:
 
     def capacity(self, room: Room) -> None:
         """The room of the engines that can be used now."""
-        self.governor.capacity(room.blocks, room.slots, room.prompt_tokens, room.prompt_tokens_per_s)
+        self.governor.capacity(room.blocks, room.slots)
         self._bounded = any(bound is not None for bound in (room.blocks, room.slots, room.prompt_tokens))
         self._ways.clear()
         if self.governor.waiting:
             self._wake_soon()
 
-    def caught_up(self, at_s: float) -> None:
-        """At that moment no request waited inside an engine."""
-        self.governor.caught_up(at_s)
+    def look_at_prompts(self, engines: Sequence[Endpoint], room: Room) -> None:
+        """``engines`` can be used now and have been looked at a moment ago."""
+        backlogs = self.governor.backlogs
+        self._bounds_prompts = room.prompt_tokens is not None
+        if room.prompt_tokens is None:
+            backlogs.bound((), 0, 0.0)
+            return
+        backlogs.bound(engines, room.prompt_tokens, room.prompt_tokens_per_s)
+        for engine in engines:
+            if not engine.waiting and engine.health.checked_s is not None:
+                backlogs.caught_up(engine.url, engine.health.checked_s - LOOK_LASTS_S)
         if self.governor.waiting:
             self._wake_soon()
 

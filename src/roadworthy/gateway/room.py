@@ -17,14 +17,15 @@ class Room:
     """None is no bound: nobody has said what there is.
 
     Args:
-        prompt_tokens: of prompts sent and not computed yet, which the engines compute at ``prompt_tokens_per_s``.
+        prompt_tokens: of prompts that each engine may have still to compute, at ``prompt_tokens_per_s``; this process's
+            share of both.
         used_blocks: in use by the engines' own count, at their last look.
     """
 
     blocks: int | None = None
     slots: int | None = None
     prompt_tokens: int | None = None
-    prompt_tokens_per_s: float | None = None
+    prompt_tokens_per_s: float = 0.0
     used_blocks: int | None = None
 
 
@@ -45,17 +46,19 @@ def room_of(
     comes is then told so at once, instead of waiting for an engine that may not come back.
 
     Args:
-        prefill: of one engine; prompts are bounded only with it and ``backlog_s``, how long they may keep it busy.
+        prefill: of one engine; prompts are bounded only with it and ``backlog_s``, how long they may keep it busy, and
+            where all engines serve the same: else a crowd before some would keep work from the others.
     """
     if not engines:
         return Room()
     pools = [engine.kv_blocks for engine in engines if engine.kv_blocks is not None]
     blocks = sum(pools) if count_blocks and len(pools) == len(engines) else None
     slots = None if slots_per_engine is None else slots_per_engine * len(engines)
-    prompt_tokens = prompt_tokens_per_s = None
-    if prefill is not None and backlog_s is not None:
-        prompt_tokens = max(1, prefill.tokens_in(backlog_s) * len(engines) // workers)
-        prompt_tokens_per_s = prefill.tokens_per_s * len(engines) / workers
+    prompt_tokens, prompt_tokens_per_s = None, 0.0
+    alike = len({engine.models for engine in engines if engine.models}) <= 1
+    if prefill is not None and backlog_s is not None and alike:
+        prompt_tokens = max(1, prefill.tokens_in(backlog_s) // workers)
+        prompt_tokens_per_s = prefill.tokens_per_s / workers
     return Room(
         prompt_tokens=prompt_tokens,
         prompt_tokens_per_s=prompt_tokens_per_s,

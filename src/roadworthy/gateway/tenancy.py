@@ -160,8 +160,7 @@ class Tenancy:
                 self.governance.capacity(room)
             self._room = room
             self.governance.measured(room.used_blocks)
-        if room.prompt_tokens is not None and not any(one.waiting for one in usable):
-            self.governance.caught_up(min(one.health.checked_s or 0.0 for one in usable))
+        self.governance.look_at_prompts(usable, room)
         if config.shape is None:  # without a plan the engines say at least how long a block is
             block_tokens = max((one.block_tokens for one in usable), default=0)
             if block_tokens and block_tokens != governor.shape.block_tokens:

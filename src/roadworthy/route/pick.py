@@ -23,6 +23,8 @@ KV_FULL_RATIO = 0.98
 """Above this an engine preempts or queues whatever it is given (facts: ops, section 1.1, critical above 0.98)."""
 
 _BEHIND_ALL = 1 << 40
+_BEHIND_OTHERS = 1 << 36
+"""Of an engine that has prompts enough to compute: after every one that has not, before one whose pool is full."""
 _AT_BOUND, _POOL_FULL = float(1 << 44), float(1 << 48)
 """Costs above all that prompts and loads can be, one above the other."""
 
@@ -77,6 +79,8 @@ def _least_loaded(endpoints: Sequence[EndpointView], model: str) -> EndpointView
         load = one.in_flight + one.waiting
         if one.kv_usage_ratio > KV_FULL_RATIO:
             load += _BEHIND_ALL
+        if one.backlogged:
+            load += _BEHIND_OTHERS
         if best is None or load < best_load or (load == best_load and one.last_dispatch < best_dispatch):
             best, best_load, best_dispatch = one, load, one.last_dispatch
     return best
@@ -128,9 +132,10 @@ def _nowhere(known: int, serving: int, request: RouteRequest, tried: Collection[
     )
 
 
-def _load_score(endpoint: EndpointView) -> tuple[bool, int, int]:
+def _load_score(endpoint: EndpointView) -> tuple[bool, bool, int, int]:
     return (
         endpoint.kv_usage_ratio > KV_FULL_RATIO,
+        endpoint.backlogged,
         endpoint.in_flight + endpoint.waiting,
         endpoint.last_dispatch,
     )
@@ -175,6 +180,8 @@ def _by_affinity(
         cost_tokens = load * weights.load_tokens + kv * weights.kv_tokens - saved_tokens
         if load >= (prefix_bound if matched else bound):
             cost_tokens += _AT_BOUND
+        elif one.backlogged:
+            cost_tokens += _BEHIND_OTHERS
         if kv > KV_FULL_RATIO:
             cost_tokens += _POOL_FULL
         if (

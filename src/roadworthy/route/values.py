@@ -68,6 +68,8 @@ class EndpointView(Protocol):
     def models(self) -> Set[str]: ...
     @property
     def last_dispatch(self) -> int: ...
+    @property
+    def backlogged(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +85,7 @@ class EndpointSnapshot:
         kv_usage_ratio: share of its KV blocks in use at the last scrape, 0 to 1.
         models: names it serves; empty means not known yet, and then it is tried for any.
         last_dispatch: ordinal of the last request sent to it; the smallest is the least recently used.
+        backlogged: it has as many prompts still to compute as it should; others come first.
     """
 
     url: str
@@ -93,6 +96,7 @@ class EndpointSnapshot:
     kv_usage_ratio: float = 0.0
     models: frozenset[str] = frozenset()
     last_dispatch: int = 0
+    backlogged: bool = False
 
     def __post_init__(self) -> None:
         if self.in_flight < 0 or self.waiting < 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from roadworthy.advise.arrivals import PlannedRequest
     from roadworthy.core.errors import Refused
@@ -14,17 +14,21 @@ if TYPE_CHECKING:
     from roadworthy.route.values import RouteRequest
     from roadworthy.simulate.fleet import SimulatedEngine
 
+TICK_S = 0.25
+"""How often a queue is looked at though nothing has ended: for deadlines, and for who has aged into another class."""
+
 
 class Flight:
     """A request from its arrival to its end. ``grant`` and ``permit`` are governance's, None without it; ``engine`` and
-    ``placement`` are None until it is dispatched; ``order`` names it towards the engine."""
+    ``placement`` are None until it is dispatched; ``id`` is ``order`` as engines and meters are told it."""
 
-    __slots__ = ("asked", "engine", "grant", "order", "permit", "placement", "planned", "priority", "waited_s")
+    __slots__ = ("asked", "engine", "grant", "id", "order", "permit", "placement", "planned", "priority", "waited_s")
 
     def __init__(self, planned: PlannedRequest, asked: RouteRequest, order: int) -> None:
         self.planned = planned
         self.asked = asked
         self.order = order
+        self.id = str(order)
         self.priority = 0
         self.waited_s = 0.0
         self.grant: Grant | None = None
@@ -40,6 +44,14 @@ class Gate(Protocol):
     """Whether ``leave`` wants to be told the 99th percentile of the gaps between tokens."""
     follows_streams: bool
     """Whether permits want to be told of tokens though nobody waits."""
+    tick_s: float
+    """How often flights that wait are looked at though nothing has ended."""
+    bounds_prompts: bool
+    """Whether it wants to hear of first tokens."""
+
+    @property
+    def borrowed(self) -> Mapping[str, int]:
+        """Flights that went beyond their tenant's KV quota, by tenant."""
 
     @property
     def waiting(self) -> int:
@@ -47,6 +59,19 @@ class Gate(Protocol):
 
     def arrive(self, flight: Flight, now_s: float) -> bool:
         """Whether ``flight`` may go now; False: it waits until ``ready`` names it. Raises Refused."""
+
+    @property
+    def full_of_prompts(self) -> bool:
+        """Nothing may go before a first token comes."""
+
+    def placed(self, flight: Flight, url: str, now_s: float) -> None:
+        """``flight`` goes to the engine at ``url``."""
+
+    def awaits_first(self, flight: Flight) -> bool:
+        """Whether ``flight``, which went, is under way and no first token of it was told of."""
+
+    def began(self, flight: Flight) -> None:
+        """The first token of ``flight`` has come. Ask ``ready`` afterwards."""
 
     def leave(
         self,
@@ -78,14 +103,23 @@ class OpenGate:
     """Everybody may go at once, with a tenant's priority towards the engine."""
 
     waiting = 0
-    judges_gaps = follows_streams = False
+    judges_gaps = follows_streams = bounds_prompts = full_of_prompts = False
+    tick_s = TICK_S
 
     def __init__(self, priorities: dict[str, int]) -> None:
         self._priorities = priorities
+        self.borrowed: Mapping[str, int] = {}
 
     def arrive(self, flight: Flight, now_s: float) -> bool:  # noqa: ARG002 - the clock is the protocol's
         flight.priority = self._priorities.get(flight.planned.tenant, 0)
         return True
+
+    def placed(self, flight: Flight, url: str, now_s: float) -> None: ...
+
+    def awaits_first(self, flight: Flight) -> bool:  # noqa: ARG002
+        return False
+
+    def began(self, flight: Flight) -> None: ...
 
     def leave(
         self,

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, cast
 
 from roadworthy.core.errors import Refused
+from roadworthy.plan.workload import demand_of
 from roadworthy.route.govern.footprint import BlockShape
 from roadworthy.route.govern.governor import Governor
 from roadworthy.route.govern.meter import LocalMeter
+from roadworthy.route.govern.prefill import PrefillPace, backlog_s_of
 from roadworthy.route.govern.settings import GovernSettings
 from roadworthy.route.govern.values import Facts
+from roadworthy.simulate.flight import TICK_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +24,9 @@ if TYPE_CHECKING:
     from roadworthy.simulate.flight import Flight
     from roadworthy.spec.values import Deployment
     from roadworthy.twin.config import TwinConfig
+
+LOOKS_A_BACKLOG = 4
+"""Looks at a queue in the time that engines may be busy with prompts: they must not run dry in between."""
 
 _CHAT = Facts(operation="chat")
 
@@ -44,6 +51,16 @@ class Governance:
             deployment.tenants, settings=GovernSettings.of(deployment), shape=BlockShape.planned(config.cache)
         )
         self._meter = LocalMeter()
+        self.borrowed: Counter[str] = Counter()
+        self._backlog_s = backlog_s_of(deployment)
+        prompt_tokens = demand_of(
+            deployment.workload, prefixes=None, max_model_len_tokens=config.max_model_len
+        ).prompt_mean
+        self._pace = PrefillPace.of(
+            config.step_time, batch_tokens=config.max_num_batched_tokens, prompt_tokens=prompt_tokens
+        )
+        self.bounds_prompts = self._backlog_s is not None
+        self.tick_s = TICK_S if self._backlog_s is None else min(TICK_S, self._backlog_s / LOOKS_A_BACKLOG)
         self.follows_streams = shared_text
         self.judges_gaps = any(condition.fact == "itl_p99_ms" for rule in spec.rules for condition in rule.when)
 
@@ -55,8 +72,12 @@ class Governance:
         up = [engine for engine in engines if engine.healthy]
         if up:
             self._governor.capacity(sum(engine.config.kv_blocks - 1 for engine in up), self._slots * len(up))
+            if self._backlog_s is not None:
+                pace = self._pace
+                self._governor.backlogs.bound(up, pace.tokens_in(self._backlog_s), pace.tokens_per_s)
         else:  # as in the gateway: what comes is told so at once, and does not wait for what may not come back
             self._governor.capacity(None, None)
+            self._governor.backlogs.bound((), 0, 0.0)
 
     def scraped(self, engines: Sequence[SimulatedEngine]) -> None:
         used = sum(engine.kv_usage_ratio * (engine.config.kv_blocks - 1) for engine in engines if engine.healthy)
@@ -65,12 +86,12 @@ class Governance:
     def arrive(self, flight: Flight, now_s: float) -> bool:
         governor, asked = self._governor, flight.asked
         tenant = self._tenants[asked.tenant_id]
-        treatment = governor.check(tenant, asked, _CHAT, now_s)
+        treatment, charge, limits = governor.size_up(tenant, asked, _CHAT, now_s)
         if treatment.degraded and treatment.model not in self._models:
             raise Refused(f"goes to {treatment.model}, which is not simulated", code="degraded", status=503)
-        charge = governor.charge(tenant, asked, treatment)
-        grant = self._meter.acquire(governor.limits(tenant.id), charge, str(flight.order), now_s)
-        flight.grant = grant
+        flight.grant = grant = self._meter.acquire(limits, charge, flight.id, now_s)
+        if grant.borrowed:
+            self.borrowed[tenant.id] += 1
         try:
             permit = governor.enter(grant, tenant, asked, flight, now_s, treatment=treatment)
         except Refused:
@@ -81,6 +102,19 @@ class Governance:
         flight.permit = permit
         flight.priority = permit.priority
         return True
+
+    @property
+    def full_of_prompts(self) -> bool:
+        return self._governor.full_of_prompts
+
+    def awaits_first(self, flight: Flight) -> bool:
+        return cast("HeldPermit", flight.permit).backlog is not None
+
+    def placed(self, flight: Flight, url: str, now_s: float) -> None:
+        self._governor.backlogs.placed(cast("HeldPermit", flight.permit), url, now_s)
+
+    def began(self, flight: Flight) -> None:
+        self._governor.began(cast("HeldPermit", flight.permit))
 
     def leave(
         self,
@@ -107,9 +141,12 @@ class Governance:
         )
         self._meter.settle(grant, prompt_tokens=prompt_tokens, output_tokens=output_tokens, now_s=now_s)
 
-    def ready(self, now_s: float) -> list[Flight]:
+    def ready(self, now_s: float) -> Sequence[Flight]:
+        released = self._governor.ready(now_s)
+        if not released:
+            return ()
         flights = []
-        for owner, permit in self._governor.ready(now_s):
+        for owner, permit in released:
             flight = cast("Flight", owner)
             flight.permit = permit
             flight.priority = permit.priority

@@ -9,10 +9,9 @@ gateway and tokenisation are not modelled.
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
@@ -38,10 +37,7 @@ if TYPE_CHECKING:
     from roadworthy.twin.config import TwinConfig
     from roadworthy.twin.requests import Finished
 
-TICK_S = 0.25
-"""How often a queue is looked at though nothing has ended: for deadlines, and for who has aged into another class."""
-
-CHARGE_EVERY_TICKS = 4
+CHARGE_EVERY_S = 1.0
 """While something waits, so often fairness is told how far running answers have come."""
 
 GAPS_JUDGED = 20
@@ -86,13 +82,15 @@ def simulate(
             each scrape and at the end.
         progress: hears how many requests have ended, at each end.
     """
-    fleet = Fleet(configs, faults)
+    gate = gate or OpenGate(dict(priorities or {}))
+    # when each token came is only known where somebody asks for it
+    fleet = Fleet(configs, faults, detail="requests" if keep_gaps or gate.judges_gaps else "ends")
     run = _Run(
         fleet,
         Timetable(arrivals, outages=outages, scrape_s=scrape_s),
         routing or RoutingSettings(),
         pick,
-        gate or OpenGate(dict(priorities or {})),
+        gate,
         RunLog(keep_gaps=keep_gaps),
         progress,
         until_preempted,
@@ -122,12 +120,14 @@ class _Run:
         for name, config in zip(fleet.by_url, configs, strict=True):
             self._routing.capacity(name, (config.kv_blocks - 1) * config.cache.block_tokens)
         self._long_above_tokens = routing.long_lane.above_tokens if routing.long_lane is not None else math.inf
-        self._pick: Pick = pick or partial(choose, state=self._routing)
+        self._pick = pick
         self._live = timetable.scrape_s is None
         self._chosen_by: Counter[ChosenBy] = Counter()
         self._salts: dict[str, int] = {}
         self._under_way: dict[str, Flight] = {}
-        self._order = self._ticks = 0
+        self._unbegun: dict[str, deque[Flight]] = {name: deque() for name in fleet.by_url}  # by engine, oldest first
+        self._order = 0
+        self._charged_s = -math.inf
         gate.fleet_changed(fleet.engines)
 
     def to_the_end(self) -> None:
@@ -140,6 +140,8 @@ class _Run:
                 for output in outputs:
                     if output.finished is not None:
                         self._end(engine, output.request_id, output.finished)
+                if self._gate.full_of_prompts:
+                    self._tell_of_first_tokens(outputs[-1].at_s)
                 self._let_in(outputs[-1].at_s)
                 continue
             if until_s == math.inf:
@@ -159,6 +161,8 @@ class _Run:
             engines=stats,
             utilisation_ratio=busy_s / lasted_s if lasted_s > 0 else 0.0,
             chosen_by=dict(self._chosen_by),
+            borrowed=dict(self._gate.borrowed),
+            timeline=self._fleet.timeline,
         )
 
     def _keep_appointment(self, now_s: float) -> None:
@@ -183,7 +187,7 @@ class _Run:
             self._let_in(now_s)
             timetable.scraped(now_s, busy=bool(self._under_way))
         if gate.waiting:
-            timetable.tick_by(now_s + TICK_S)
+            timetable.tick_by(now_s + gate.tick_s)
 
     def _look_for_preemptions(self) -> None:
         if self._until_preempted and any(engine.stats().preemptions for engine in self._fleet.engines):
@@ -192,9 +196,30 @@ class _Run:
     def _tick(self, now_s: float) -> None:
         """Charge running answers as far as they have come: only who goes next depends on it, so only while somebody
         waits."""
-        self._ticks += 1
-        if self._ticks % CHARGE_EVERY_TICKS == 0:
+        if now_s - self._charged_s >= CHARGE_EVERY_S:
+            self._charged_s = now_s
             self._tell_streams(now_s)
+        self._tell_of_first_tokens(now_s, all_of_them=True)
+
+    def _tell_of_first_tokens(self, now_s: float, *, all_of_them: bool = False) -> None:
+        """Tell the gate whose prompts are computed. Engines take them in order but for priorities, so that a look at
+        those in front is enough for most times."""
+        for url, flights in self._unbegun.items():
+            if all_of_them:
+                self._unbegun[url] = deque(flight for flight in flights if not self._begun(flight, now_s))
+            else:
+                while flights and self._begun(flights[0], now_s):
+                    flights.popleft()
+
+    def _begun(self, flight: Flight, now_s: float) -> bool:
+        """Whether the gate knows, or knows now, that the prompt of ``flight`` is computed or no longer will be."""
+        if not self._gate.awaits_first(flight):
+            return True
+        engine = flight.engine
+        if engine is None or engine.progress(str(flight.order), now_s)[0] is None:
+            return False
+        self._gate.began(flight)
+        return True
 
     def _tell_streams(self, now_s: float) -> None:
         for request_id, flight in self._under_way.items():
@@ -209,6 +234,8 @@ class _Run:
             return
         self._order += 1
         flight = Flight(planned, self._asked(planned), self._order)
+        if self._gate.full_of_prompts:
+            self._tell_of_first_tokens(now_s)
         try:
             goes = self._gate.arrive(flight, now_s)
         except Refused as refused:
@@ -226,9 +253,9 @@ class _Run:
 
     def _dispatch(self, flight: Flight, now_s: float) -> None:
         """Give the request to the engine that routing picks; one that refuses it is not asked again."""
-        planned, asked, fleet = flight.planned, flight.asked, self._fleet
+        planned, asked, fleet, routing = flight.planned, flight.asked, self._fleet, self._routing
         request = TwinRequest(
-            id=str(flight.order),
+            id=flight.id,
             segments=planned.segments,
             output_tokens=planned.output_tokens,
             answer_id=planned.answer_id,
@@ -240,7 +267,10 @@ class _Run:
         tried: Collection[str] = ()
         refusal = ""
         while True:
-            decision = self._pick(fleet.engines, asked, tried=tried)
+            if self._pick is None:
+                decision = choose(fleet.engines, asked, tried=tried, state=routing)
+            else:
+                decision = self._pick(fleet.engines, asked, tried=tried)
             if decision.endpoint is None:
                 self._gate.leave(flight, "failed", now_s, output_tokens=0)
                 self._fail(planned, refusal or decision.outcome, now_s, waited_s=flight.waited_s)
@@ -256,8 +286,11 @@ class _Run:
                 engine.in_flight += 1
                 engine.last_dispatch = flight.order
                 self._chosen_by[decision.by] += 1
-                flight.engine, flight.placement = engine, self._routing.dispatched(asked, engine.url)
+                flight.engine, flight.placement = engine, routing.dispatched(asked, engine.url)
                 self._under_way[request.id] = flight
+                if self._gate.bounds_prompts:
+                    self._gate.placed(flight, engine.url, now_s)
+                    self._unbegun[engine.url].append(flight)
                 return
 
     def _asked(self, planned: PlannedRequest) -> RouteRequest:
@@ -306,7 +339,8 @@ class _Run:
             waited_s=flight.waited_s,
             gaps_s=_gaps_s(finished) if log.gaps_of is not None else (),
         )
-        self._told()
+        if self._progress is not None:
+            self._progress(len(log))
         self._timetable.answered(planned, finished_s=last_s, output_tokens=finished.output_tokens)
 
     def _lose(self, at: int, now_s: float) -> None:
@@ -314,11 +348,11 @@ class _Run:
         engine = self._fleet.engines[at]
         self._routing.engine_gone(engine.url)
         orphans = [flight for flight in self._under_way.values() if flight.engine is engine]
-        progress = [engine.progress(str(flight.order), now_s) for flight in orphans]
+        progress = [engine.progress(flight.id, now_s) for flight in orphans]
         self._fleet.lose(engine)
         self._gate.fleet_changed(self._fleet.engines)
         for flight, (first_s, output_tokens) in zip(orphans, progress, strict=True):
-            del self._under_way[str(flight.order)]
+            del self._under_way[flight.id]
             assert flight.placement is not None  # it was under way
             self._routing.ended(flight.placement, answered=first_s is not None)
             if first_s is None:
@@ -354,12 +388,9 @@ class _Run:
         self._log.failed(
             planned, error, at_s, first_s=first_s, output_tokens=output_tokens, engine=engine, waited_s=waited_s
         )
-        self._told()
-        self._timetable.failed(planned, at_s=at_s)
-
-    def _told(self) -> None:
         if self._progress is not None:
             self._progress(len(self._log))
+        self._timetable.failed(planned, at_s=at_s)
 
 
 def _gaps_s(finished: Finished) -> tuple[float, ...]:

@@ -42,7 +42,14 @@ class Ask:
     entered_s: float
     permit: HeldPermit | None = None
     state: str = "waiting"
-    begun: bool = False
+
+
+@dataclass(slots=True)
+class EndpointAt:
+    """An engine as backlogs see it."""
+
+    url: str
+    backlogged: bool = False
 
 
 class QueueMachine(RuleBasedStateMachine):
@@ -54,6 +61,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.blocks: int | None = None
         self.slots: int | None = None
         self.prompts: int | None = None
+        self.engines = [EndpointAt("one"), EndpointAt("two")]
 
     @initialize(
         quota=st.none() | st.integers(1, 12),
@@ -86,9 +94,7 @@ class QueueMachine(RuleBasedStateMachine):
         used = sum(one.grant.charge.blocks for one in running)
         borrowed = ask.permit.borrowed if ask.permit is not None else self.is_borrowed(ask)
         slots, blocks, prompts = self.slots, self.blocks, self.prompts
-        if prompts is not None and borrowed:
-            prompts = max(min(prompts, 1), prompts - -(-prompts // 5))
-        if prompts is not None and self.uncomputed() >= prompts:
+        if prompts is not None and min(self.at(one) for one in self.engines) >= prompts * (0.8 if borrowed else 1):
             return False
         if slots is not None and borrowed:
             slots = max(min(slots, 1), slots - -(-slots // 5))
@@ -98,8 +104,14 @@ class QueueMachine(RuleBasedStateMachine):
             blocks is None or used + ask.grant.charge.blocks <= blocks or not used
         )
 
-    def uncomputed(self) -> int:
-        return sum(one.grant.charge.prompt_tokens for one in self.of("running") if not one.begun)
+    def at(self, engine: EndpointAt) -> int:
+        """Tokens of prompts at the engine that are not computed yet."""
+        there = self.governor.backlogs._by_url[engine.url]
+        return sum(
+            one.grant.charge.prompt_tokens
+            for one in self.of("running")
+            if one.permit is not None and one.permit.backlog is there
+        )
 
     def is_borrowed(self, ask: Ask) -> bool:
         return self.held(ask).borrowed
@@ -178,7 +190,16 @@ class QueueMachine(RuleBasedStateMachine):
         assert ask.permit is not None
         for _ in range(2):  # idempotent
             self.governor.began(ask.permit)
-        ask.begun = True
+            assert ask.permit.backlog is None
+        self.serve()
+
+    @precondition(lambda self: self.of("running"))
+    @rule(data=st.data(), url=st.sampled_from(["one", "two", "gone"]))
+    def route(self, data: st.DataObject, url: str) -> None:
+        """Routing may send it elsewhere than where it was counted, or once more."""
+        ask = data.draw(st.sampled_from(self.of("running")))
+        assert ask.permit is not None
+        self.governor.backlogs.placed(ask.permit, url, self.now_s)
         self.serve()
 
     @precondition(lambda self: self.of("running"))
@@ -224,7 +245,8 @@ class QueueMachine(RuleBasedStateMachine):
     )
     def resize(self, blocks: int | None, slots: int | None, prompts: int | None) -> None:
         self.blocks, self.slots, self.prompts = blocks, slots, prompts
-        self.governor.capacity(blocks, slots, prompts, 100.0)
+        self.governor.capacity(blocks, slots)
+        self.governor.backlogs.bound(self.engines if prompts is not None else (), prompts or 0, 100.0)
         self.serve()
 
     @rule(name=st.sampled_from(NAMES), weight=st.sampled_from([0.5, 1.0, 3.0]), there=st.booleans())
@@ -253,7 +275,13 @@ class QueueMachine(RuleBasedStateMachine):
         running, waiting = self.of("running"), self.of("waiting")
         assert self.governor.running == len(running)
         assert self.governor.blocks == sum(one.grant.charge.blocks for one in running)
-        assert self.governor._pool.prompt_tokens == self.uncomputed()
+        if self.prompts is not None:
+            for engine in self.engines:
+                there = self.governor.backlogs._by_url[engine.url]
+                assert there.tokens == self.at(engine)
+                assert engine.backlogged == (there.tokens >= self.prompts)
+        else:
+            assert not any(engine.backlogged for engine in self.engines)
         assert self.governor.waiting == len(waiting) == len(self.governor._owners)
         depth = self.governor.depth(self.now_s)
         assert depth.total == sum(depth.by_class.values()) == sum(depth.by_tenant.values()) == len(waiting)

@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roadworthy.advise.arrivals import Arrivals
+from roadworthy.simulate.flight import TICK_S
 from roadworthy.simulate.governed import Governance
 from roadworthy.simulate.loads import Mix
 from roadworthy.simulate.outages import Outage
-from roadworthy.simulate.run import TICK_S, simulate
+from roadworthy.simulate.run import simulate
 from roadworthy.spec.governance_values import GovernanceSpec, QueueSpec
 from roadworthy.spec.values import Deployment, ModelRef, Quantiles, RequestProfile, Sessions, Tenant
 from support.twin import config

@@ -132,6 +132,7 @@ class Exchange:
         self._endpoint = endpoint
         endpoint.begin(plane.next_ordinal())
         self._placement = plane.routing.dispatched(work.route, endpoint.url)
+        plane.governance.placed(self._ticket, endpoint.url)
         self._retried_stale = False
         self._attempts += 1
         connection = endpoint.take_idle()

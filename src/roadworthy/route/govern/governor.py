@@ -16,7 +16,7 @@ from roadworthy.route.govern.borrowing import pass_on, remember
 from roadworthy.route.govern.footprint import BlockShape
 from roadworthy.route.govern.permit import HeldPermit
 from roadworthy.route.govern.pool import Pool
-from roadworthy.route.govern.prefill import Uncomputed
+from roadworthy.route.govern.prefill import Backlogs, begun
 from roadworthy.route.govern.rules import RuleBook
 from roadworthy.route.govern.seats import Seat
 from roadworthy.route.govern.settings import GovernSettings
@@ -55,9 +55,8 @@ class Governor:
         self._seats = {tenant.id: Seat(tenant, self.shape) for tenant in tenants}
         self._adopt(self.settings)
         self._pool = Pool(self.settings.borrow_headroom_ratio)
-        self._room = WaitingRoom(self._pool, self.settings)
-        self._prompts = Uncomputed(self._pool)
-        self._bounds_prompts = False
+        self.backlogs = Backlogs(self.settings.borrow_headroom_ratio)
+        self._room = WaitingRoom(self._pool, self.backlogs, self.settings)
         self._rules = RuleBook(self.settings.rules)
         self._has_rules = bool(self._rules)
         self._treatments: dict[str, Treatment] = {}
@@ -104,27 +103,15 @@ class Governor:
         self.settings = settings
         self._adopt(settings)
         self._pool.keep(settings.borrow_headroom_ratio)
+        self.backlogs.keep(settings.borrow_headroom_ratio)
         self._room.follow(settings)
         self._rules = self._rules.follow(settings.rules)
         self._has_rules = bool(self._rules)
 
-    def capacity(
-        self,
-        blocks: int | None,
-        slots: int | None,
-        prompt_tokens: int | None = None,
-        prompt_tokens_per_s: float | None = None,
-    ) -> None:
+    def capacity(self, blocks: int | None, slots: int | None) -> None:
         """The room of the healthy engines together; None for no bound. What runs beyond it goes on. Ask ``ready``
-        afterwards.
-
-        Args:
-            prompt_tokens: of prompts that are sent and not computed yet; bounded only with ``prompt_tokens_per_s``, the
-                engines' pace.
-        """
-        self._bounds_prompts = prompt_tokens is not None and bool(prompt_tokens_per_s)
-        self._prompts.tokens_per_s = prompt_tokens_per_s or 0.0
-        self._pool.resize(blocks, slots, prompt_tokens if self._bounds_prompts else None)
+        afterwards. What prompts they have still to compute is ``backlogs``' to know and to bound."""
+        self._pool.resize(blocks, slots)
 
     def measured(self, used_blocks: int | None) -> None:
         """The engines say that so many blocks are referenced now, all together; None where one of them does not say.
@@ -135,11 +122,6 @@ class Governor:
         that.
         """
         self._pool.share(0 if used_blocks is None else self._room.computed_blocks - used_blocks)
-
-    def caught_up(self, at_s: float) -> None:
-        """At that moment no request waited inside an engine. To be told with each look at the engines, before
-        ``ready``."""
-        self._prompts.caught_up(at_s)
 
     # one request
 
@@ -221,25 +203,24 @@ class Governor:
         if grant.borrowed:
             queue_class = "low"
         rank = CLASS_RANK[queue_class] + seat.priority
-        charge, pool, room = grant.charge, self._pool, self._room
+        charge, pool, room, backlogs = grant.charge, self._pool, self._room, self.backlogs
         fair, line = (seat.own_fair, seat.own_line) if rank == seat.own_rank else seat.place(rank, room)
         if (
             room.best_rank > rank
             and pool.slots < pool.most_slots
-            and pool.prompt_tokens < pool.most_prompt_tokens
             and (
                 pool.fits(charge.blocks, borrowed=True)
                 if grant.borrowed
                 else pool.blocks + charge.blocks <= pool.most_blocks or not pool.blocks
             )
+            and (not backlogs.most_tokens or backlogs.fits(borrowed=grant.borrowed))
         ):
             pool.slots += 1
             pool.blocks += charge.blocks
-            pool.prompt_tokens += charge.prompt_tokens
             fair.serve_at_once(line, charge.prompt_tokens * self._prompt_weight)
             permit = HeldPermit(grant, seat, treatment, queue_class, fair, line, streams=request.stream, running=True)
-            if self._bounds_prompts:
-                self._prompts.sent(permit, now_s)
+            if backlogs.most_tokens:
+                backlogs.started(permit)
             return permit
         permit = HeldPermit(grant, seat, treatment, queue_class, fair, line, streams=request.stream, running=False)
         self._wait(permit, owner, now_s, deadline_s)
@@ -251,7 +232,7 @@ class Governor:
 
     def began(self, permit: HeldPermit) -> None:
         """The first token of its answer has come, so its prompt is computed. Ask ``ready`` afterwards."""
-        self._prompts.begun(permit)
+        begun(permit)
 
     def ready(self, now_s: float) -> list[tuple[object, HeldPermit]]:
         """Those whose turn has come, with their owners; they count as running from now on.
@@ -318,7 +299,8 @@ class Governor:
         pool = self._pool
         pool.slots -= 1
         pool.blocks -= charge.blocks
-        pool.prompt_tokens -= permit.uncomputed_tokens
+        if permit.backlog is not None:
+            begun(permit)
         if permit.computed:
             permit.fair.computed_blocks -= permit.prompt_blocks
             if pool.shared_blocks > pool.blocks:
@@ -345,6 +327,11 @@ class Governor:
     def waiting(self) -> int:
         """Requests that wait."""
         return self._room.count
+
+    @property
+    def full_of_prompts(self) -> bool:
+        """Nothing may start before a prompt is computed."""
+        return not self.backlogs.fits(borrowed=False)
 
     @property
     def running(self) -> int:
@@ -409,16 +396,14 @@ class Governor:
 
     def _release(self, now_s: float) -> None:
         """Start all that may start; ``ready`` hands them out."""
-        self._prompts.pass_to(now_s)
+        self.backlogs.pass_to(now_s)
         while (permit := self._room.next(now_s)) is not None:
             charge, line = permit.grant.charge, permit.line
             self._pool.slots += 1
             self._pool.blocks += charge.blocks
-            self._pool.prompt_tokens += charge.prompt_tokens
             line.counter += charge.prompt_tokens * self._prompt_weight / line.weight
             permit.has_its_turn(max(0.0, now_s - permit.entered_s))
-            if self._bounds_prompts:
-                self._prompts.sent(permit, now_s)
+            self.backlogs.started(permit)
             self._released.append((permit.owner, permit))
             self._forget(permit)
 

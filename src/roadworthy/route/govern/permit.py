@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from roadworthy.route.govern.fair import FairClass, Line
+    from roadworthy.route.govern.prefill import Backlog
     from roadworthy.route.govern.seats import Seat
     from roadworthy.route.govern.values import Grant, QueueClass, Treatment
 
@@ -14,13 +15,13 @@ class HeldPermit:
     """See :class:`govern.values.Permit`. Owners read; only the governor writes.
 
     ``waiting`` and ``running`` are never both true; both are false once it is over. ``owner``, ``entered_s`` and
-    ``give_up_s`` are set only where it had to wait. ``uncomputed_tokens`` are those of its prompt until that is known
-    to be computed; ``streams`` says that its first token will tell.
+    ``give_up_s`` are set only where it had to wait. ``backlog`` is that of the engine which has its prompt still to
+    compute, where that is bounded; ``streams`` says that its first token will tell.
     """
 
     __slots__ = (
-        "_charged_output", "_waited_s", "borrowed", "entered_s", "fair", "give_up_s", "grant", "line", "owner",
-        "queue_class", "running", "seat", "streams", "treatment", "uncomputed_tokens", "waiting",
+        "_charged_output", "_waited_s", "backlog", "borrowed", "entered_s", "fair", "give_up_s", "grant", "line",
+        "owner", "queue_class", "running", "seat", "streams", "treatment", "waiting",
     )  # fmt: skip
 
     owner: object
@@ -48,7 +49,7 @@ class HeldPermit:
         self.line = line
         self.borrowed = grant.borrowed
         self.streams = streams
-        self.uncomputed_tokens = grant.charge.prompt_tokens
+        self.backlog: Backlog | None = None
         self.running = running
         self.waiting = False
         self._charged_output = 0
@@ -79,6 +80,11 @@ class HeldPermit:
             self._charged_output = output_tokens
             line = self.line
             line.counter += fresh * fair.output_weight / line.weight
+
+    @property
+    def uncomputed_tokens(self) -> int:
+        """What its prompt adds to a backlog."""
+        return self.grant.charge.prompt_tokens
 
     @property
     def prompt_blocks(self) -> int:

@@ -1,5 +1,4 @@
-"""The room of all healthy engines together: KV blocks, slots, and prompts that are sent and not computed yet; with a
-reserve that borrowed work never touches."""
+"""The room of all healthy engines together: KV blocks and slots, with a reserve that borrowed work never touches."""
 
 from __future__ import annotations
 
@@ -14,24 +13,22 @@ class Pool:
     """
 
     __slots__ = (
-        "_borrow_blocks", "_borrow_prompts", "_borrow_slots", "_reserve_ratio", "_sizes", "blocks", "most_blocks",
-        "most_prompt_tokens", "most_slots", "prompt_tokens", "shared_blocks", "slots",
+        "_borrow_blocks", "_borrow_slots", "_reserve_ratio", "_sizes", "blocks", "most_blocks", "most_slots",
+        "shared_blocks", "slots",
     )  # fmt: skip
 
     def __init__(self, reserve_ratio: float) -> None:
         self._reserve_ratio = reserve_ratio
-        self._sizes: tuple[int | None, int | None, int | None] = (None, None, None)
+        self._sizes: tuple[int | None, int | None] = (None, None)
         self.shared_blocks = 0
-        self.blocks = self.slots = self.prompt_tokens = 0
+        self.blocks = self.slots = 0
         self.most_blocks = self.most_slots = self._borrow_blocks = self._borrow_slots = math.inf
-        self.most_prompt_tokens = self._borrow_prompts = math.inf
 
-    def resize(self, blocks: int | None, slots: int | None, prompt_tokens: int | None) -> None:
+    def resize(self, blocks: int | None, slots: int | None) -> None:
         """So much there is from now on. What runs beyond it goes on; nothing new starts until it fits."""
-        self._sizes = (blocks, slots, prompt_tokens)
+        self._sizes = (blocks, slots)
         self.most_blocks, self._borrow_blocks = self._bounds(blocks)
         self.most_slots, self._borrow_slots = self._bounds(slots)
-        self.most_prompt_tokens, self._borrow_prompts = self._bounds(prompt_tokens)
         self.most_blocks += self.shared_blocks
         self._borrow_blocks += self.shared_blocks
 
@@ -46,21 +43,14 @@ class Pool:
         self.resize(*self._sizes)
 
     def fits(self, blocks: int, *, borrowed: bool) -> bool:
-        """Whether a request of so many blocks may start. A prompt may be longer than what is left of the prompts' room:
-        what matters is that no more follows it."""
-        if borrowed:
-            most_blocks, most_slots, most_prompt_tokens = self._borrow_blocks, self._borrow_slots, self._borrow_prompts
-        else:
-            most_blocks, most_slots, most_prompt_tokens = self.most_blocks, self.most_slots, self.most_prompt_tokens
-        return (
-            self.slots < most_slots
-            and self.prompt_tokens < most_prompt_tokens
-            and (self.blocks + blocks <= most_blocks or not self.blocks)
+        most_blocks, most_slots = (
+            (self._borrow_blocks, self._borrow_slots) if borrowed else (self.most_blocks, self.most_slots)
         )
+        return self.slots < most_slots and (self.blocks + blocks <= most_blocks or not self.blocks)
 
-    def any_fits(self) -> bool:
+    def slot_free(self) -> bool:
         """Whether any request at all could start."""
-        return self.slots < self.most_slots and self.prompt_tokens < self.most_prompt_tokens
+        return self.slots < self.most_slots
 
     def _bounds(self, size: int | None) -> tuple[float, float]:
         """The whole and what may be borrowed of it; of a pool that is not empty, at least one unit."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from roadworthy.route.govern.fair import Line
     from roadworthy.route.govern.permit import HeldPermit
     from roadworthy.route.govern.pool import Pool
+    from roadworthy.route.govern.prefill import Backlogs
     from roadworthy.route.govern.settings import GovernSettings
     from roadworthy.route.govern.values import QueueClass
 
@@ -37,12 +38,12 @@ class WaitingRoom:
     for being large.
     """
 
-    def __init__(self, pool: Pool, settings: GovernSettings) -> None:
+    def __init__(self, pool: Pool, backlogs: Backlogs, settings: GovernSettings) -> None:
         self.best_rank = _NOBODY
         self.count = 0
         self.by_class: dict[QueueClass, int] = {"high": 0, "normal": 0, "low": 0}
         self.by_tenant: dict[str, int] = {}
-        self._pool = pool
+        self._pool, self._backlogs = pool, backlogs
         self._classes: dict[int, FairClass] = {}
         self._ladder: list[FairClass] = []  # every class there ever was, best first
         self._order: list[FairClass] = []
@@ -126,7 +127,7 @@ class WaitingRoom:
 
     def next(self, now_s: float) -> HeldPermit | None:
         """The request to be served now, taken out; None when nothing that waits may start."""
-        if not self._pool.any_fits():
+        if not self._pool.slot_free() or not self._backlogs.fits(borrowed=False):
             return None
         passed: list[tuple[FairClass, Line]] = []
         found: tuple[FairClass, Line] | None = None
@@ -210,9 +211,12 @@ class WaitingRoom:
         """The first line of ``fair`` whose head fits, and whether classes behind may be looked at if there is none."""
         while (line := fair.first()) is not None:
             permit = fair.head(line)
-            if self._pool.fits(permit.grant.charge.blocks, borrowed=permit.borrowed):
+            borrowed = permit.borrowed
+            if self._pool.fits(permit.grant.charge.blocks, borrowed=borrowed) and (
+                not borrowed or self._backlogs.fits(borrowed=True)
+            ):
                 return (fair, line), True
-            overdue = not permit.borrowed and now_s - permit.entered_s >= self._ageing_s
+            overdue = not borrowed and now_s - permit.entered_s >= self._ageing_s
             if overdue or len(passed) >= self._overtaken_most:
                 return None, False
             fair.set_aside(line)

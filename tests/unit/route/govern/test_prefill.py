@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -32,12 +32,21 @@ tenants: [{id: a, key: sk-a}]
 """
 
 
-class Desk:
-    """A governor with room for 100 tokens of prompts that are not computed, and engines that compute 10 a second."""
+@dataclass(slots=True)
+class EndpointAt:
+    """An engine as backlogs see it."""
 
-    def __init__(self) -> None:
+    url: str
+    backlogged: bool = False
+
+
+class Desk:
+    """A governor before engines that may each have 100 tokens of prompts to compute, and compute 10 a second."""
+
+    def __init__(self, engines: int = 1) -> None:
         self.governor = Governor([FLOOD, PERSON], settings=GovernSettings())
-        self.governor.capacity(None, None, 100, 10.0)
+        self.engines = [EndpointAt(f"e{number}") for number in range(engines)]
+        self.governor.backlogs.bound(self.engines, 100, 10.0)
         self.meter = LocalMeter()
         self.permits: dict[str, HeldPermit] = {}
 
@@ -47,13 +56,18 @@ class Desk:
         grant = self.meter.acquire(self.governor.limits(tenant.id), charge, name, now_s)
         permit = self.governor.enter(grant, tenant, request, name, now_s)
         if permit is not None:
-            self.permits[name] = permit
+            self._goes(name, permit, now_s)
         return permit is not None
 
     def ready(self, now_s: float) -> list[object]:
         served = self.governor.ready(now_s)
-        self.permits |= {str(owner): permit for owner, permit in served}
+        for owner, permit in served:
+            self._goes(str(owner), permit, now_s)
         return [owner for owner, _ in served]
+
+    def _goes(self, name: str, permit: HeldPermit, now_s: float) -> None:
+        self.permits[name] = permit
+        self.governor.backlogs.placed(permit, "e0", now_s)
 
 
 def test_a_flood_waits_here_and_the_next_question_of_another_passes_it() -> None:
@@ -95,9 +109,9 @@ def test_an_engine_in_which_nothing_waits_has_computed_what_was_sent_before() ->
     desk = Desk()
     desk.ask("a", FLOOD, 100, now_s=1.0, stream=False)
     desk.ask("b", FLOOD, 100, now_s=1.0, stream=False)
-    desk.governor.caught_up(1.0)
+    desk.governor.backlogs.caught_up("e0", 1.0)
     assert desk.ready(1.5) == [], "it was asked before that was sent"
-    desk.governor.caught_up(1.4)
+    desk.governor.backlogs.caught_up("e0", 1.4)
     assert desk.ready(1.5) == ["b"]
 
 
@@ -106,13 +120,40 @@ def test_who_asks_only_for_whole_answers_leaves_nothing_behind() -> None:
     for number in range(1000):
         assert desk.ask("x", FLOOD, 5, now_s=float(number), stream=False)
         desk.governor.leave(desk.permits["x"], prompt_tokens=5, output_tokens=1, now_s=number + 0.9)
-    assert len(desk.governor._prompts._silent) <= 1
-    assert desk.governor._pool.prompt_tokens == 0
+    there = desk.governor.backlogs._by_url["e0"]
+    assert len(there._silent) <= 1
+    assert there.tokens == 0
 
 
-def test_without_a_pace_nothing_is_kept_back() -> None:
+def test_prompts_are_kept_back_only_while_every_engine_has_enough() -> None:
+    desk = Desk(engines=2)
+    assert desk.ask("long", FLOOD, 5000)
+    assert desk.engines[0].backlogged
+    assert desk.ask("a", PERSON, 60), "the other engine has nothing to do"
+    desk.governor.backlogs.placed(desk.permits["a"], "e1", 0.0)
+    assert desk.ask("b", PERSON, 60)
+    desk.governor.backlogs.placed(desk.permits["b"], "e1", 0.0)
+    assert all(engine.backlogged for engine in desk.engines)
+    assert not desk.ask("c", PERSON, 1)
+    desk.governor.began(desk.permits["a"])
+    assert desk.ready(0.1) == ["c"]
+    desk.governor.backlogs.bound(desk.engines[:1], 100, 10.0)
+    assert not desk.engines[1].backlogged, "an engine that is gone, or comes back, has nothing"
+    desk.governor.began(desk.permits["b"])
+    desk.governor.began(desk.permits["c"])
+    assert desk.governor.backlogs._by_url["e0"].tokens == 5000
+
+
+def test_borrowed_work_leaves_a_part_of_the_time_alone() -> None:
     desk = Desk()
-    desk.governor.capacity(None, None, 100, None)
+    assert desk.ask("a", PERSON, 95)
+    assert desk.governor.backlogs.fits(borrowed=False)
+    assert not desk.governor.backlogs.fits(borrowed=True)
+
+
+def test_without_engines_that_anything_is_known_of_nothing_is_kept_back() -> None:
+    desk = Desk()
+    desk.governor.backlogs.bound((), 0, 0.0)
     assert all(desk.ask(str(number), FLOOD, 60) for number in range(10))
 
 
@@ -140,7 +181,11 @@ def test_the_pace_is_that_of_full_batches_of_all_ranks() -> None:
         ("sla: {ttft_p99: 2s}", 0.5),
         ("governance: {prefill_backlog: 300ms}\nsla: {ttft_p99: 2s}", 0.3),
         ("governance: {prefill_backlog: 0s}", None),
+        ("gateway: {lanes: {long: {above_tokens: 4K, slots: 2}}}", 1.0),
+        ("gateway: {lanes: {long: {above_tokens: 4K, engines: [http://h:1]}}}", None),
     ],
 )
 def test_how_long_engines_may_be_busy_follows_the_document(more: str, wanted: float | None) -> None:
-    assert backlog_s_of(load_text(DOCUMENT + more, source="t")) == wanted
+    engines = "engine: {endpoints: [{url: http://h:1}, {url: http://h:2}], "
+    text = DOCUMENT.replace("engine: {", engines) + more
+    assert backlog_s_of(load_text(text, source="t")) == wanted
