@@ -178,6 +178,17 @@ def test_what_was_being_read_when_the_process_went_is_read_at_the_next_start(tmp
             assert collections.document("acme", one["document"]["id"])["status"] == "ready"
 
 
+def test_what_was_stored_when_the_process_went_is_told_as_if_it_had_not_gone(tmp_path: Path) -> None:
+    with library(tmp_path) as collections:
+        before = put_and_read(collections, "acme", LAW.encode())
+        job = collections.jobs("acme")["jobs"][0]["id"]
+    (record,) = tmp_path.glob(f"tenants/*/jobs/{job}.json")
+    record.write_text(record.read_text().replace('"done"', '"running"', 1))
+    with library(tmp_path) as collections:
+        assert ended(collections, "acme", job)["status"] == "done"
+        assert collections.document("acme", before["id"]) == before
+
+
 def test_a_job_can_be_cancelled_waiting_or_running_and_resumed(tmp_path: Path) -> None:
     with library(tmp_path, reader=SLEEPS) as collections:
         running, waiting = (put(collections, "acme", one.encode())["job"]["id"] for one in (LAW, OTHER))

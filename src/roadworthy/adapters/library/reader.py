@@ -50,10 +50,12 @@ def read(task: Mapping[str, Any], out: TextIO) -> dict[str, Any]:
     recogniser = Recogniser(work / "ocr") if engines() else None
     try:
         with DocumentStore(home) as store:
-            found = ingest(
-                store, task["name"], Path(task["source"]).read_bytes(), vectors=task["vectors"],
-                recognise=recogniser.pages if recogniser is not None else None, progress=_Progress(out).tell,
-            )  # fmt: skip
+            data, told = Path(task["source"]).read_bytes(), _Progress(out).tell
+            recognise = recogniser.pages if recogniser is not None else None
+            found = ingest(store, task["name"], data, vectors=task["vectors"], recognise=recognise, progress=told)
+            if found["outcome"] == "unchanged":  # stored, and whoever asked for it died before it heard of that
+                store.remove(task["name"])
+                found = ingest(store, task["name"], data, vectors=task["vectors"], recognise=recognise, progress=told)
             if task["index"]:
                 open_index(store, home)
     except UnreadableError as error:

@@ -242,7 +242,11 @@ class Library:
         if not self._comparing.room_for(tenant):
             raise refusals.busy("comparisons")
         job = shelf.new_job("compare", record.id, self._now_s(), request)
-        self._comparing.start(shelf, job, key)
+        try:
+            self._comparing.start(shelf, job, key)
+        except Refused:
+            shelf.drop_job(job.id)
+            raise
         return self._shown_job(shelf, job)
 
     def result(self, tenant: str, job: str) -> dict[str, Any]:

@@ -104,6 +104,7 @@ class Passage(asyncio.Protocol):
         self._sent_bytes = self._received_bytes = 0
         self._chunked = request.head.chunked
         self._client_paused_s: float | None = None
+        self._held = False  # the client waits for us, not we for it
         self._over = False
         self.complete = False  # the whole body has come
 
@@ -111,7 +112,7 @@ class Passage(asyncio.Protocol):
 
     def start(self) -> None:
         self._early.append(self._forwarded_head())
-        self._client.hold()
+        self._hold(True)
         self._task = self._plane.spawn(self._connect())
 
     def body(self, part: bytes) -> None:
@@ -156,7 +157,7 @@ class Passage(asyncio.Protocol):
             if now_s - self._client_paused_s > limits.client_stall_s:
                 self._finish("client_stalled", _CLIENT_LEFT)
                 self._client.abort()
-        elif not self.complete and silent_s > limits.body_timeout_s:
+        elif not self.complete and not self._held and silent_s > limits.body_timeout_s:
             self._end(
                 errors.BadRequest(
                     "the body of the request stopped coming", code="request_timeout", status=408, hint="send it again"
@@ -187,7 +188,7 @@ class Passage(asyncio.Protocol):
         if self._client_paused_s is not None:
             back.pause_reading()
         early, self._early = self._early, []
-        self._client.go_on()
+        self._hold(False)
         back.write(b"".join(early))
 
     def data_received(self, data: bytes) -> None:
@@ -242,13 +243,19 @@ class Passage(asyncio.Protocol):
         self._client.abort()
 
     def pause_writing(self) -> None:
-        self._client.hold()
+        self._hold(True)
 
     def resume_writing(self) -> None:
-        self._heard_s = self._plane.now_s()
-        self._client.go_on()
+        self._hold(False)
 
     # ways out
+
+    def _hold(self, held: bool) -> None:
+        self._held, self._heard_s = held, self._plane.now_s()
+        if held:
+            self._client.hold()
+        else:
+            self._client.go_on()
 
     def _forward(self, data: bytes) -> None:
         if self._over:
