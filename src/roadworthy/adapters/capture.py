@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from roadworthy.adapters.files import write_atomically
-from roadworthy.core.errors import ProbeError, SpecError
+from roadworthy.adapters.remote_shell import SHELL, Programs, script_of, through
+from roadworthy.core.errors import ProbeError
 from roadworthy.diagnose.hosts import pod_logs
 from roadworthy.diagnose.hosts.commands import Answer, capture_script, parse_capture
 
 CAPTURE_LIMIT_S = 300
+CAPTURE_MOST = 64 * 2**20
+"""Characters of one host's answers; those of a large host are about two million."""
+
 SSH_AT_ONCE = 32
 MANIFEST = "capture.json"
 LOG_MOST_BYTES = 2**29
@@ -23,52 +26,51 @@ LOG_MOST_BYTES = 2**29
 
 def capture_here(*, weights: str | None = None) -> tuple[Answer, ...]:
     """Ask this host. Raises ProbeError when there is no shell to ask with."""
-    return _run(["sh", "-s"], capture_script(weights=weights), "this host")
+    return _asked(list(SHELL), capture_script(weights=weights), "this host", Programs())
 
 
 def capture_over_ssh(hosts: Sequence[str], *, weights: str | None = None) -> dict[str, tuple[Answer, ...] | ProbeError]:
-    """Ask every host at once, without a password prompt; a host that cannot be reached gives its error."""
-    script = capture_script(weights=weights)
-    for host in hosts:
-        if host.startswith("-"):  # ssh would take it for an option
-            raise SpecError(f"{host!r} is no host name", hint="give names or addresses as ssh knows them")
+    """Ask every host at once, without a password prompt; a host that cannot be reached gives its error.
+
+    Questions that still run on hosts end when this does, also by an interrupt. Raises SpecError for a name that ssh
+    would take for an option.
+    """
+    script, running = capture_script(weights=weights), Programs()
+    commands = {host: through(host) for host in hosts}
 
     def ask(host: str) -> tuple[Answer, ...] | ProbeError:
-        command = ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-T", host, "sh", "-s"]
         try:
-            return _run(command, script, host)
+            return _asked(commands[host], script, host, running)
         except ProbeError as error:
             return error
 
     with ThreadPoolExecutor(max_workers=min(SSH_AT_ONCE, max(1, len(hosts)))) as pool:
-        return dict(zip(hosts, pool.map(ask, hosts), strict=True))
+        try:
+            return dict(zip(hosts, pool.map(ask, hosts), strict=True))
+        except BaseException:
+            running.close_all()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
-def _run(command: list[str], script: str, host: str) -> tuple[Answer, ...]:
+def _asked(command: list[str], script: str, host: str, running: Programs) -> tuple[Answer, ...]:
+    asks = script_of(SHELL, {}, limit_s=CAPTURE_LIMIT_S, reads=script)
     try:
-        done = subprocess.run(
-            command,
-            input=script.encode(),
-            capture_output=True,
-            timeout=CAPTURE_LIMIT_S,
-            check=False,
-            start_new_session=True,
-        )
+        with running.started(command, asks, most=CAPTURE_MOST) as program:
+            ended = program.wait(CAPTURE_LIMIT_S + 5)
+            text = program.text
     except FileNotFoundError as error:
         raise ProbeError(f"{host}: {command[0]} is not installed here", hint="capture on the host itself") from error
-    except subprocess.TimeoutExpired as error:
-        output = (error.stdout or b"").decode("utf-8", "replace")
-        if answers := parse_capture(output):
-            return answers
-        raise ProbeError(f"{host}: no answer within {CAPTURE_LIMIT_S} s") from error
-    answers = parse_capture(done.stdout.decode("utf-8", "replace"))
-    if not answers:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise ProbeError(
-            f"{host}: could not look: {said[-1] if said else f'exit code {done.returncode}'}",
-            hint="`ssh -o BatchMode=yes HOST true` must work without a question",
-        )
-    return answers
+    answers = parse_capture(text)
+    if answers:
+        return answers
+    if not ended:
+        raise ProbeError(f"{host}: no answer within {CAPTURE_LIMIT_S} s")
+    said = text.strip().splitlines()
+    raise ProbeError(
+        f"{host}: could not look: {said[-1] if said else 'no answer'}",
+        hint="`ssh -o BatchMode=yes HOST true` must work without a question",
+    )
 
 
 def write_capture(folder: Path, captured: Mapping[str, Sequence[Answer]]) -> None:

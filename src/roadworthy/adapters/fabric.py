@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.resources import files
 from typing import TypeVar
 
-from roadworthy.adapters.fabric_shell import SSH, RemoteProgram, reach, script_of
+from roadworthy.adapters.remote_shell import SSH, Programs, RemoteProgram, reach, script_of
 from roadworthy.diagnose.hosts.fabric.interpret import measured
 from roadworthy.diagnose.hosts.fabric.inventory import inventory_script, parse_inventory
 from roadworthy.diagnose.hosts.fabric.schedule import rounds
@@ -43,22 +43,6 @@ class Ways:
     python: str | None = None
 
 
-@dataclass(slots=True)
-class _Stop:
-    """Set once we are interrupted: no further step begins, and those that run are closed."""
-
-    event: threading.Event = field(default_factory=threading.Event)
-    running: set[RemoteProgram] = field(default_factory=set)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def close_all(self) -> None:
-        self.event.set()
-        with self.lock:
-            running = list(self.running)
-        for program in running:
-            program.close()
-
-
 def program_text() -> str:
     """Our own measurement, as the text that is sent to the hosts."""
     return files("roadworthy.adapters").joinpath("fabric_program.py").read_text(encoding="utf-8")
@@ -69,21 +53,21 @@ def measure(hosts: Sequence[Host], choice: Choice, ways: Ways, progress: Progres
 
     ``progress`` gets one line for each stage. An interrupt ends every program on every host before it goes on.
     """
-    stop = _Stop()
+    running = Programs()
     with ThreadPoolExecutor(max_workers=HOSTS_AT_ONCE) as pool:
         try:
             progress(f"asking {len(hosts)} hosts what they have …")
-            inventories = _each(pool, [partial(_inventory, host, ways, stop) for host in hosts])
+            inventories = _each(pool, [partial(_inventory, host, ways, running) for host in hosts])
             parties = [
                 Party(inventory=one, address=host.address, interface=host.interface)
                 for one, host in zip(inventories, hosts, strict=True)
             ]
             runs = [_unasked(one) for one in inventories if one.unanswered]
             reached = [party for party in parties if not party.inventory.unanswered]
-            runs += _inside_all(pool, reached, choice, ways, stop, progress)
-            runs += _between_all(pool, reached, choice, ways, stop, progress)
+            runs += _inside_all(pool, reached, choice, ways, running, progress)
+            runs += _between_all(pool, reached, choice, ways, running, progress)
         except BaseException:
-            stop.close_all()
+            running.close_all()
             raise
     return FabricCapture(inventories=tuple(inventories), runs=tuple(runs))
 
@@ -95,20 +79,30 @@ def _each(pool: ThreadPoolExecutor, work: Sequence[Callable[[], Outcome]]) -> li
 
 
 def _inside_all(
-    pool: ThreadPoolExecutor, parties: Sequence[Party], choice: Choice, ways: Ways, stop: _Stop, progress: Progress
+    pool: ThreadPoolExecutor,
+    parties: Sequence[Party],
+    choice: Choice,
+    ways: Ways,
+    running: Programs,
+    progress: Progress,
 ) -> list[Run]:
     plans = [inside(party, choice) for party in parties]
     runs: list[Run] = []
     for number in range(max((len(plan) for plan in plans), default=0)):
         together = [one for plan in plans if number < len(plan) for one in plan[number]]
         progress(f"GPUs of each host, round {number + 1}: {len(together)} measurements …")
-        taken = _each(pool, [partial(_first_that_measures, one, ways, stop) for one in together])
+        taken = _each(pool, [partial(_first_that_measures, one, ways, running) for one in together])
         runs += [run for some in taken for run in some]
     return runs
 
 
 def _between_all(
-    pool: ThreadPoolExecutor, parties: Sequence[Party], choice: Choice, ways: Ways, stop: _Stop, progress: Progress
+    pool: ThreadPoolExecutor,
+    parties: Sequence[Party],
+    choice: Choice,
+    ways: Ways,
+    running: Programs,
+    progress: Progress,
 ) -> list[Run]:
     plan = rounds(list(parties))
     runs: list[Run] = []
@@ -116,23 +110,23 @@ def _between_all(
         progress(
             f"round {number} of {len(plan)}: " + ", ".join(f"{one.host} and {two.host}" for one, two in pairs) + " …"
         )
-        taken = _each(pool, [partial(_pair, one, two, choice, ways, stop) for one, two in pairs])
+        taken = _each(pool, [partial(_pair, one, two, choice, ways, running) for one, two in pairs])
         runs += [run for some in taken for run in some]
     return runs
 
 
-def _pair(one: Party, two: Party, choice: Choice, ways: Ways, stop: _Stop) -> list[Run]:
+def _pair(one: Party, two: Party, choice: Choice, ways: Ways, running: Programs) -> list[Run]:
     found = between(one, two, choice)
     if not found:
         return [_untaken(one.host, two.host, missing(one.inventory, two.inventory, choice.tools))]
-    return _first_that_measures(found, ways, stop)
+    return _first_that_measures(found, ways, running)
 
 
-def _first_that_measures(found: Sequence[Alternative], ways: Ways, stop: _Stop) -> list[Run]:
+def _first_that_measures(found: Sequence[Alternative], ways: Ways, running: Programs) -> list[Run]:
     """Runs of the first alternative that gives a number; those before it are kept too, for why they gave none."""
     runs: list[Run] = []
     for steps in found:
-        taken = [_take(step, ways, stop) for step in steps]
+        taken = [_take(step, ways, running) for step in steps]
         runs += taken
         if any(one.status == "measured" for run in taken for one in measured(run)):
             break
@@ -152,10 +146,10 @@ def _unasked(inventory: Inventory) -> Run:
     return replace(run, step=replace(run.step, name=f"none.{inventory.host}"))
 
 
-def _inventory(host: Host, ways: Ways, stop: _Stop) -> Inventory:
+def _inventory(host: Host, ways: Ways, running: Programs) -> Inventory:
     asks = Command(host=host.name, argv=("sh", "-s"), reads=inventory_script(ways.python))
     try:
-        with _started(asks, ways, stop, limit_s=INVENTORY_LIMIT_S) as program:
+        with _started(asks, ways, running, limit_s=INVENTORY_LIMIT_S) as program:
             ended = program.wait(INVENTORY_LIMIT_S + 10)
             text, code = program.text, program.code
     except FileNotFoundError as error:
@@ -168,30 +162,30 @@ def _inventory(host: Host, ways: Ways, stop: _Stop) -> Inventory:
     return Inventory(host=host.name, unanswered=why)
 
 
-def _take(step: Step, ways: Ways, stop: _Stop) -> Run:
-    if stop.event.is_set():
+def _take(step: Step, ways: Ways, running: Programs) -> Run:
+    if running.stopped:
         return Run(step=step, trouble="interrupted")
     try:
-        return _both(step, ways, stop) if step.then is not None else _alone(step, ways, stop)
+        return _both(step, ways, running) if step.then is not None else _alone(step, ways, running)
     except FileNotFoundError as error:
         return Run(step=step, trouble=f"{error.filename} is not installed here")
 
 
-def _alone(step: Step, ways: Ways, stop: _Stop) -> Run:
-    with _begun(step.first, ways, stop) as program:
+def _alone(step: Step, ways: Ways, running: Programs) -> Run:
+    with _begun(step.first, ways, running) as program:
         ended = program.wait(ways.limit_s + 5)
     return Run(step=step, outputs=(_output(step, program, "only"),), timed_out=not ended or program.code in (124, 137))
 
 
-def _both(step: Step, ways: Ways, stop: _Stop) -> Run:
+def _both(step: Step, ways: Ways, running: Programs) -> Run:
     assert step.then is not None
-    with _begun(step.first, ways, stop) as first:
+    with _begun(step.first, ways, running) as first:
         if not first.wait_ready(min(READY_LIMIT_S, ways.limit_s)):
             return _not_ready(step, first, ways)
         then = step.then
         if first.ready_port is not None:
             then = replace(then, argv=(*then.argv, "--port", str(first.ready_port)))
-        with _begun(then, ways, stop) as second:
+        with _begun(then, ways, running) as second:
             ended = second.wait(ways.limit_s + 5)
             if ended and second.code == 0:
                 first.wait(CLIENT_GONE_S)
@@ -221,31 +215,14 @@ def file_name(text: str) -> str:
     return "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in text).lstrip(".") or "step"
 
 
-def _begun(command: Command, ways: Ways, stop: _Stop) -> _Tracked:
-    return _started(command, ways, stop, limit_s=ways.limit_s)
+def _begun(command: Command, ways: Ways, running: Programs) -> AbstractContextManager[RemoteProgram]:
+    return _started(command, ways, running, limit_s=ways.limit_s)
 
 
-def _started(command: Command, ways: Ways, stop: _Stop, *, limit_s: float) -> _Tracked:
+def _started(
+    command: Command, ways: Ways, running: Programs, *, limit_s: float
+) -> AbstractContextManager[RemoteProgram]:
     script = script_of(
         command.argv, command.environment, limit_s=limit_s, listens_on=command.listens_on, reads=command.reads
     )
-    return _Tracked(RemoteProgram(reach(command.host, ways.reach), script), stop)
-
-
-class _Tracked:
-    """A program that an interrupt can find."""
-
-    def __init__(self, program: RemoteProgram, stop: _Stop) -> None:
-        self._program, self._stop = program, stop
-        with stop.lock:
-            stop.running.add(program)
-        if stop.event.is_set():
-            program.close()
-
-    def __enter__(self) -> RemoteProgram:
-        return self._program
-
-    def __exit__(self, *_: object) -> None:
-        self._program.close()
-        with self._stop.lock:
-            self._stop.running.discard(self._program)
+    return running.started(reach(command.host, ways.reach), script)

@@ -15,7 +15,7 @@ import pytest
 
 from roadworthy.adapters.fabric import Host, Ways, measure, program_text
 from roadworthy.adapters.fabric_files import read_fabric, write_fabric
-from roadworthy.adapters.fabric_shell import RemoteProgram, reach, script_of
+from roadworthy.adapters.remote_shell import Programs, RemoteProgram, reach, script_of
 from roadworthy.core.errors import ProbeError
 from roadworthy.diagnose.hosts.fabric.interpret import measured
 from roadworthy.diagnose.hosts.fabric.steps import Choice
@@ -108,10 +108,10 @@ def free_port() -> int:
 
 
 def test_the_client_starts_once_the_server_listens_and_both_outputs_are_kept(tmp_path: Path) -> None:
-    from roadworthy.adapters.fabric import _Stop, _take
+    from roadworthy.adapters.fabric import _take
 
     fake_tool(tmp_path, "ib_write_bw", write_bw(391.5))
-    run = _take(step_of(tmp_path, free_port()), Ways(reach=HERE, limit_s=20), _Stop())
+    run = _take(step_of(tmp_path, free_port()), Ways(reach=HERE, limit_s=20), Programs())
     (found,) = measured(run)
     assert found.status == "measured", [output.text for output in run.outputs]
     assert found.value == pytest.approx(391.5e9 / 8)
@@ -120,22 +120,22 @@ def test_the_client_starts_once_the_server_listens_and_both_outputs_are_kept(tmp
 
 
 def test_a_server_that_ends_at_once_is_not_waited_for(tmp_path: Path) -> None:
-    from roadworthy.adapters.fabric import _Stop, _take
+    from roadworthy.adapters.fabric import _take
 
     tool = tmp_path / "ib_write_bw"
     tool.write_text("#!/bin/sh\necho 'IB device mlx5_0 not found'\nexit 1\n")
     tool.chmod(0o755)
     began = time.monotonic()
-    (found,) = measured(_take(step_of(tmp_path, free_port()), Ways(reach=HERE, limit_s=60), _Stop()))
+    (found,) = measured(_take(step_of(tmp_path, free_port()), Ways(reach=HERE, limit_s=60), Programs()))
     assert (found.status, found.fault) == ("failed", "rdma-device-not-exposed")
     assert time.monotonic() - began < 30
 
 
 def test_a_program_that_hangs_is_given_up_within_its_limit(tmp_path: Path) -> None:
-    from roadworthy.adapters.fabric import _Stop, _take
+    from roadworthy.adapters.fabric import _take
 
     fake_tool(tmp_path, "ib_write_bw", "", pause="time.sleep(300)")
-    (found,) = measured(_take(step_of(tmp_path, free_port()), Ways(reach=HERE, limit_s=2), _Stop()))
+    (found,) = measured(_take(step_of(tmp_path, free_port()), Ways(reach=HERE, limit_s=2), Programs()))
     assert (found.status, found.value) == ("timed out", None)
     assert processes_of(tmp_path) == []
 
@@ -242,7 +242,7 @@ cuda = types.SimpleNamespace(
 
 def test_copies_between_gpus_are_told_by_direction(tmp_path: Path) -> None:
     """The program that is sent, with a stand-in for torch: what it prints is what is read."""
-    from roadworthy.adapters.fabric import _Stop, _take
+    from roadworthy.adapters.fabric import _take
     from roadworthy.diagnose.hosts.fabric.steps import Party, inside
     from roadworthy.diagnose.hosts.fabric.values import Inventory
 
@@ -250,7 +250,7 @@ def test_copies_between_gpus_are_told_by_direction(tmp_path: Path) -> None:
     party = Party(inventory=Inventory(host="a", python=sys.executable, gpus=2, nvlink=True), address="a")
     (((steps,),),) = inside(party, Choice(program=program_text(), nvlink_bytes_per_s=450e9))
     ways = Ways(reach=("env", f"PYTHONPATH={tmp_path}", "FABRIC_HOST={host}"), limit_s=30)
-    found = measured(_take(steps[0], ways, _Stop()))
+    found = measured(_take(steps[0], ways, Programs()))
     assert [(one.one.text, one.two.text, one.status) for one in found] == [
         ("a GPU0", "a GPU1", "measured"), ("a GPU1", "a GPU0", "measured"),
     ]  # fmt: skip
@@ -273,3 +273,53 @@ def test_hosts_are_reached_by_ssh_without_a_question(tmp_path: Path) -> None:
     document = json.loads(done.stdout)
     assert (done.returncode, document["status"]) == (3, "insufficient")
     assert "on node-a, node-b" in document["could_not_look"]["fabric"][0]["why"]
+
+
+def test_hosts_that_are_asked_over_ssh_are_left_alone_after_an_interrupt(tmp_path: Path) -> None:
+    """The stand-in for ssh gives a shell here in which the first question never ends."""
+    slow = tmp_path / "uname"
+    slow.write_text(f"#!/bin/sh\ntouch {tmp_path}/began\nsleep 300\n")
+    ssh = tmp_path / "ssh"
+    ssh.write_text('#!/bin/sh\nwhile [ "$1" != sh ]; do shift; done\nexec "$@"\n')
+    for program in (slow, ssh):
+        program.chmod(0o755)
+    with subprocess.Popen(
+        [sys.executable, "-m", "roadworthy", "check", "--ssh", "node-a", "--ssh", "node-b"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    ) as process:  # fmt: skip
+        until = time.monotonic() + 60
+        while not (tmp_path / "began").exists():
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert gone(tmp_path) == []
+
+
+def test_what_hosts_answer_over_ssh_is_what_they_answer_here(tmp_path: Path) -> None:
+    ssh = tmp_path / "ssh"
+    ssh.write_text(
+        '#!/bin/sh\nfor word in "$@"; do [ "$word" = node-b ] && { echo "ssh: node-b: no route" >&2; exit 255; }; done\n'
+        'while [ "$1" != sh ]; do shift; done\nexec "$@"\n'
+    )
+    ssh.chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "-m", "roadworthy", "check", "--ssh", "node-a", "--ssh", "node-b", "--json"],
+        capture_output=True, text=True, timeout=120, check=False,
+        env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    )  # fmt: skip
+    here = subprocess.run(
+        [sys.executable, "-m", "roadworthy", "check", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    document, alone = json.loads(done.stdout), json.loads(here.stdout)
+    assert document["hosts"] == ["node-a"]
+    assert "no route" in document["unreachable"]["node-b"]
+    assert document["could_not_look"]["node-a"] == next(iter(alone["could_not_look"].values()))
+    assert [one["code"] for one in document["findings"]] == [one["code"] for one in alone["findings"]]

@@ -14,7 +14,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from shlex import quote
 from typing import IO
 
@@ -24,9 +24,10 @@ from roadworthy.diagnose.hosts.fabric.inventory import FOLDERS
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5", "-T", "{host}")
 """How a host is reached unless the caller says otherwise; the name of the host takes the place of ``{host}``."""
 
+SHELL = ("sh", "-s")
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
-CODE = re.compile(r"^@@@ rc (\d+)$")
+CODE = re.compile(r"^@@@ ended (\d+)$")
 READY = re.compile(r"^@@@ ready(?: (\d+))?$")
 CLOSING_S = 5.0
 OUTPUT_MOST = 200_000
@@ -38,11 +39,16 @@ def reach(host: str, way: Sequence[str] = SSH) -> list[str]:
 
     Raises SpecError for a name that would be an option.
     """
+    if way is SSH and host in (*LOOPBACK, socket.gethostname()):
+        return list(SHELL)
+    return through(host, way)
+
+
+def through(host: str, way: Sequence[str] = SSH) -> list[str]:
+    """The same, whichever host it is."""
     if host.startswith("-") or not host:
         raise SpecError(f"{host!r} is no host name", hint="give names or addresses as ssh knows them")
-    if way is SSH and host in (*LOOPBACK, socket.gethostname()):
-        return ["sh", "-s"]
-    return [*(part.replace("{host}", host) for part in way), "sh", "-s"]
+    return [*(part.replace("{host}", host) for part in way), *SHELL]
 
 
 def script_of(
@@ -53,7 +59,7 @@ def script_of(
     listens_on: int | None = None,
     reads: str = "",
 ) -> str:
-    """The script. It says ``@@@ ready`` once the program listens on ``listens_on`` (above 0), and ``@@@ rc N`` last.
+    """The script. It says ``@@@ ready`` once the program listens on ``listens_on`` (above 0), and ``@@@ ended N`` last.
     ``reads`` is what the program gets on its standard input. Raises ValueError when it holds the script's own end mark.
     """
     settings = "".join(f"export {name}={quote(value)}; " for name, value in environment.items())
@@ -80,7 +86,7 @@ roadworthy_measures() {{
   lifeline=$!
   {watch}
   wait "$work"
-  echo "@@@ rc $?"
+  echo "@@@ ended $?"
   kill "$lifeline" 2>/dev/null
 }}
 roadworthy_measures; exit 0
@@ -91,11 +97,45 @@ WATCH = """( n=0; while [ $n -lt 200 ] && kill -0 "$work" 2>/dev/null; do
   done ) 3<&- &"""
 
 
+class Programs:
+    """Every program that was started and not closed yet, so that an interrupt ends them all."""
+
+    def __init__(self) -> None:
+        self.stopped = False
+        self._running: set[RemoteProgram] = set()
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def started(self, command: Sequence[str], script: str, *, most: int | None = None) -> Iterator[RemoteProgram]:
+        """A program that ends with the block, or with :meth:`close_all`. Raises FileNotFoundError as it does."""
+        program = RemoteProgram(command, script, most=OUTPUT_MOST if most is None else most)
+        with self._lock:
+            self._running.add(program)
+        try:
+            if self.stopped:
+                program.close()
+            yield program
+        finally:
+            program.close()
+            with self._lock:
+                self._running.discard(program)
+
+    def close_all(self) -> None:
+        """End what runs, and what is started from now on."""
+        self.stopped = True
+        with self._lock:
+            running = list(self._running)
+        for program in running:
+            program.close()
+
+
 class RemoteProgram:
     """A program that runs on ``host``; use it as a context manager, so that it is ended on every way out."""
 
-    def __init__(self, command: Sequence[str], script: str) -> None:
-        """Start it. Raises FileNotFoundError when the way to the host is not installed here."""
+    def __init__(self, command: Sequence[str], script: str, *, most: int = OUTPUT_MOST) -> None:
+        """Start it, and keep ``most`` characters of what it prints. Raises FileNotFoundError when the way to the host
+        is not installed here."""
+        self._most = most
         self.ready_port: int | None = None
         self.code: int | None = None
         self._lines: list[str] = []
@@ -174,7 +214,7 @@ class RemoteProgram:
                     self.code = int(found[1])
                 elif found := READY.match(line):
                     self._is_ready, self.ready_port = True, int(found[1]) if found[1] else None
-                elif self._kept < OUTPUT_MOST:
+                elif self._kept < self._most:
                     self._kept += len(line)
                     self._lines.append(line)
                 self._changed.notify_all()
