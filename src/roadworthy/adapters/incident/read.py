@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 from roadworthy.adapters.incident.encodings import SNIFF_BYTES, as_utf8, encoding_of, unwrapped
 from roadworthy.adapters.incident.fetched import NOT_LOOKED_AT
@@ -14,11 +15,15 @@ from roadworthy.adapters.incident.parallel import PARALLEL_FROM_BYTES, scan_piec
 from roadworthy.adapters.incident.places import place_of
 from roadworthy.adapters.incident.records import Form, form_of
 from roadworthy.adapters.incident.sources import LINE_MOST_BYTES, READ_ERRORS, Source, at_line_ends, sources, unpacked
+from roadworthy.adapters.incident.yaml_items import YamlItems
 from roadworthy.adapters.processes import cores
 from roadworthy.core.errors import ProbeError
 from roadworthy.diagnose.arrays import ArrayObjects
 from roadworthy.diagnose.examine import DOCUMENT_LIMIT_BYTES, Examination
 from roadworthy.diagnose.metrics.answers import AnswerReader, is_answer
+
+if TYPE_CHECKING:
+    from roadworthy.diagnose.scan import FileScan
 
 POINTS_MOST = 5_000_000
 """Of all series together: 80 MB."""
@@ -121,7 +126,8 @@ def _read_records(
 ) -> None:
     """Records in an array: each as its plain lines. A line is numbered as the record's own where records stand on lines
     of their own, else by the record's place in the file."""
-    scan, objects = reading.examination.scan(source.name), ArrayObjects(form.key)
+    scan = reading.examination.scan(source.name)
+    objects = YamlItems() if form.yaml else ArrayObjects(form.key)
     scan.host = place_of(source.name)
     kept: list[bytes] = []
     size = last = 0
@@ -130,26 +136,34 @@ def _read_records(
         size += len(piece)
         if form.keep_text and size <= DOCUMENT_LIMIT_BYTES:
             kept.append(piece)
-        plain: list[bytes] = []
-        for record, line in objects.feed(piece):
-            lines = [one.encode("utf-8", "replace") for one in form.lines(record)]
-            if line > last:
-                scan.feed(_ended(plain))
-                plain = []
-                scan.lines_read = last = max(line - 1, 0)
-                for one in lines:
-                    scan.lines_read = line - 1
-                    scan.feed(one + b"\n")
-            else:
-                plain += lines
-        scan.feed(_ended(plain))
+        last = _feed_records(scan, form, objects.feed(piece), last)
         if progress is not None:
             progress(reading, source.name)
+    if isinstance(objects, YamlItems):
+        _feed_records(scan, form, objects.end(), last)
     reading.files += 1
     if not objects.finished():
         reading.skipped.append((source.name, "the records break off; what is there was read"))
     whole = form.keep_text and size <= DOCUMENT_LIMIT_BYTES
     reading.examination.finished(scan, b"".join(kept).decode("utf-8", "replace") if whole else None)
+
+
+def _feed_records(scan: FileScan, form: Form, records: Iterator[tuple[object, int]], last: int) -> int:
+    """Feed the plain lines of ``records``; the line of the last that stood on lines of its own."""
+    plain: list[bytes] = []
+    for record, line in records:
+        lines = [one.encode("utf-8", "replace") for one in form.lines(record)]
+        if line > last:
+            scan.feed(_ended(plain))
+            plain = []
+            last = line - 1
+            for one in lines:
+                scan.lines_read = line - 1
+                scan.feed(one + b"\n")
+        else:
+            plain += lines
+    scan.feed(_ended(plain))
+    return last
 
 
 def _ended(lines: list[bytes]) -> bytes:

@@ -38,11 +38,13 @@ class Form:
         key: of the arrays that hold them; empty where the text itself is their array.
         lines: plain lines of one record.
         keep_text: whether the text as it stands says more (probes read manifests).
+        yaml: whether it is a list that kubectl printed as YAML.
     """
 
     key: str
     lines: Callable[[Any], Iterator[str]]
     keep_text: bool = False
+    yaml: bool = False
 
 
 def form_of(head: bytes) -> Form | None:
@@ -53,6 +55,8 @@ def form_of(head: bytes) -> Form | None:
             return Form(key="result", lines=_loki)
         if re.search(rb'"items"\s*:\s*\[', text) and re.search(rb'"apiVersion"\s*:|"kind"\s*:\s*"\w*List"', text):
             return Form(key="items", lines=_kubernetes, keep_text=b'"Event"' not in text)
+    if re.match(rb"apiVersion: v1\r?\nitems:\r?\n- ", text):
+        return Form(key="", lines=_kubernetes, keep_text=b"kind: Event" not in text, yaml=True)
     if re.match(rb"\{\s*\n", text) and b'"__REALTIME_TIMESTAMP"' in text:  # journalctl -o json-pretty
         return Form(key="", lines=_lines_of)
     if re.match(rb"\[\s*\{", text) and re.search(rb'"(?:MESSAGE|log|message|msg|line|body)"\s*:', text):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from roadworthy.adapters.incident.read import read_incident
 
@@ -155,10 +156,14 @@ def test_an_event_is_about_its_object_in_a_table_and_in_json(tmp_path: Path) -> 
     for number, indent in enumerate((None, 2)):
         listed = {"apiVersion": "v1", "items": [event], "kind": "List"}
         (tmp_path / f"events{number}.json").write_text(json.dumps(listed, indent=indent))
+    both = yaml.safe_dump({"apiVersion": "v1", "items": [event, json.loads(json.dumps(event))], "kind": "List"})
+    (tmp_path / "events.yaml").write_text(both)
     clues = read_incident([tmp_path]).examination.book().all("k8s.crash-loop")
     assert {clue.host for clue in clues} == {"llm-0"}
-    assert len({clue.lines[0].file for clue in clues}) == 3
-    assert {int(clue.time_s) for clue in clues if clue.lines[0].file.endswith("json") and clue.time_s} == {int(AT)}
+    assert len({clue.lines[0].file for clue in clues}) == 4
+    assert {int(clue.time_s) for clue in clues if clue.lines[0].file != "events.txt" and clue.time_s} == {int(AT)}
+    lines = [clue.lines[0].number for clue in clues if clue.lines[0].file == "events.yaml"]
+    assert [both.splitlines()[number - 1][:2] for number in lines] == ["- ", "- "]
 
 
 def test_a_list_of_pods_tells_how_containers_ended(tmp_path: Path) -> None:
@@ -182,6 +187,7 @@ def test_a_list_of_pods_tells_how_containers_ended(tmp_path: Path) -> None:
         '{"log": 5}\n{"MESSAGE": null}\n[{"a": 1}]\n{"kubernetes": 3, "log": "x"}\n',
         '{"apiVersion": "v1", "kind": "List", "items": [{"kind": "Event"}, {"kind": "Pod", "status": {"x": [0]}}]}',
         '[{"message": null}, {"message": "x", "time": "9e999"}]',
+        "apiVersion: v1\nitems:\n- kind: Event\n  lastTimestamp: 2026-11-02T04:11:09Z\n- [1\n- x: {\nkind: List\n",
         '{"data":{"resultType":"streams","result":[{"stream":3,"values":[1,["x"],["nan","y"]]}, 4]}}',
     ],
 )
