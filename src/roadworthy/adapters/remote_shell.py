@@ -75,18 +75,31 @@ def script_of(
 
 END = "ROADWORTHY_END"
 SCRIPT = """\
+roadworthy_ends() {{  # what is left of session $1, in whatever process group
+  for stat in /proc/[0-9]*/stat; do
+    read -r line <"$stat" 2>/dev/null || continue
+    pid=${{stat#/proc/}}; pid=${{pid%/stat}}
+    session=$1
+    set -- ${{line##*) }}
+    [ "$4" = "$session" ] && kill "$pid"
+    set -- "$session"
+  done
+}}
 roadworthy_measures() {{
   PATH="$PATH:{folders}"; {settings}
   exec 3<&0
   limited=; command -v timeout >/dev/null 2>&1 && limited="timeout -k 2 {limit}"
+  command -v setsid >/dev/null 2>&1 && limited="setsid $limited"
   $limited {program} 3<&- 2>&1 <<'{end}' &
 {reads}{end}
   work=$!
-  ( while read -r _; do :; done <&3; kill "$work" ) >/dev/null 2>&1 &
+  ( while read -r _; do :; done <&3; kill "$work"; roadworthy_ends "$work" ) >/dev/null 2>&1 &
   lifeline=$!
   {watch}
   wait "$work"
-  echo "@@@ ended $?"
+  code=$?
+  roadworthy_ends "$work" 2>/dev/null
+  echo "@@@ ended $code"
   kill "$lifeline" 2>/dev/null
 }}
 roadworthy_measures; exit 0
@@ -125,6 +138,8 @@ class Programs:
         self.stopped = True
         with self._lock:
             running = list(self._running)
+        for program in running:
+            program.let_go()
         for program in running:
             program.close()
 
@@ -177,10 +192,14 @@ class RemoteProgram:
         """Whether it ended within ``limit_s``."""
         return self._wait(lambda: self._ended or self.code is not None, limit_s)
 
-    def close(self) -> None:
-        """End it wherever it runs, and wait for the shell to go. Safe to call again."""
+    def let_go(self) -> None:
+        """Tell it to end, without waiting."""
         with contextlib.suppress(BrokenPipeError, ValueError):
             self._stdin().close()
+
+    def close(self) -> None:
+        """End it wherever it runs, and wait for the shell to go. Safe to call again."""
+        self.let_go()
         try:
             self._process.wait(CLOSING_S)
         except subprocess.TimeoutExpired:

@@ -302,7 +302,8 @@ def test_hosts_that_are_asked_over_ssh_are_left_alone_after_an_interrupt(tmp_pat
 def test_what_hosts_answer_over_ssh_is_what_they_answer_here(tmp_path: Path) -> None:
     ssh = tmp_path / "ssh"
     ssh.write_text(
-        '#!/bin/sh\nfor word in "$@"; do [ "$word" = node-b ] && { echo "ssh: node-b: no route" >&2; exit 255; }; done\n'
+        '#!/bin/sh\nfor word in "$@"; do [ "$word" = node-b ] && { echo "ssh: node-b: no route" >&2; exit 255; }\n'
+        "done\n"
         'while [ "$1" != sh ]; do shift; done\nexec "$@"\n'
     )
     ssh.chmod(0o755)
