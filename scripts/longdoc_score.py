@@ -4,7 +4,8 @@
     scripts/longdoc_score.py [CORPUS]     the corpus folder (default: $ROADWORTHY_TEST_DATA/corpus/longdoc)
     --home DIR                            keep the store there and use it again; embedding takes minutes
     --no-vectors                          words and numbers alone, without limits on retrieval
-    --only search|units|contracts|speed   one part; may be given again
+    --only PART                           units, contracts, search, citations, reading, ocr, ingest or speed; may be
+                                          given again. ocr and ingest take minutes
     --json                                one JSON document
 
 Recall is counted over the first 20 units of an answer: R@k, the share of a question's gold sections among the first k;
@@ -30,9 +31,15 @@ from math import log2
 from pathlib import Path
 from typing import Any
 
+from longdoc_measures import Limit, score_citations, score_ingest, score_ocr, score_reading
+
 ROOT = Path(__file__).resolve().parents[1]
 TEXTS = {"zh/civil_code.md": 1260, "en/gdpr.txt": 272, "en/us_constitution.txt": 52, "en/rfc9110.txt": 298}
+OWN_QUESTIONS = ("everyday_questions.jsonl", "drawn_questions.jsonl")
+"""Everyday words: written before any ranking saw them, and on articles drawn by lot, after the dictionary was done."""
+
 QUESTIONS = {"zh": "questions/civil_code.zh.jsonl", "en": "questions/english_docs.en.jsonl"}
+PARTS = ("units", "contracts", "search", "citations", "reading", "ocr", "ingest", "speed")
 LOOKED_AT = 20
 BUDGET_TOKENS = 2_000
 AT_LEAST = {
@@ -44,18 +51,11 @@ AT_LEAST = {
     ("en", "by_number", "R@1"): 1.0,
 }
 SPANS_WHOLE, MEAN_TOKENS, MOST_TOKENS = 0.99, 700, 2_000
+CITED = 60
+"""Questions that a lying model answers."""
+
 CHUNKS, ASKED = 100_000, 300
 P50_S, P99_S = 0.010, 0.030
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """One line of the verdict."""
-
-    name: str
-    measured: float
-    wanted: str
-    met: bool
 
 
 def count_tokens() -> Callable[[str], int]:
@@ -159,6 +159,17 @@ class Answered:
         return gain / sum(1 / log2(place + 2) for place in range(min(10, len(gold))))
 
 
+def all_questions(corpus: Path) -> list[dict[str, Any]]:
+    """Answerable ones of the corpus, then our own, whose kinds are told apart."""
+    own = [ROOT / "tests/data/longdoc" / name for name in OWN_QUESTIONS]
+    return [
+        one
+        for path in (*(corpus / name for name in QUESTIONS.values()), *own)
+        for one in read_lines(path)
+        if one["gold"]
+    ]
+
+
 def ask(corpus: Path, home: Path, *, vectors: bool) -> list[Answered]:
     """Every answerable question, over all documents in one store."""
     names = [corpus / name for name in TEXTS]
@@ -170,7 +181,7 @@ def ask(corpus: Path, home: Path, *, vectors: bool) -> list[Answered]:
         ]
         for name in TEXTS
     }
-    questions = [one for name in QUESTIONS.values() for one in read_lines(corpus / name) if one["gold"]]
+    questions = all_questions(corpus)
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl", encoding="utf-8") as asked:
         asked.writelines(json.dumps({"question": one["question"]}, ensure_ascii=False) + "\n" for one in questions)
         asked.flush()
@@ -193,7 +204,8 @@ def table(answered: Sequence[Answered]) -> dict[tuple[str, str], dict[str, float
     """Measures by language and kind of question."""
     groups: dict[tuple[str, str], list[Answered]] = defaultdict(list)
     for one in answered:
-        groups[one.question["lang"], "all"].append(one)
+        if one.question["type"] not in ("everyday", "drawn"):
+            groups[one.question["lang"], "all"].append(one)
         groups[one.question["lang"], one.question["type"]].append(one)
     measured = {}
     for key, members in sorted(groups.items()):
@@ -267,7 +279,7 @@ def main() -> int:
     parser.add_argument("corpus", nargs="?", type=Path)
     parser.add_argument("--home", type=Path)
     parser.add_argument("--no-vectors", action="store_true")
-    parser.add_argument("--only", action="append", choices=["search", "units", "contracts", "speed"])
+    parser.add_argument("--only", action="append", choices=PARTS)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     corpus = options.corpus or Path(os.environ.get("ROADWORTHY_TEST_DATA", "")) / "corpus/longdoc"
@@ -276,22 +288,28 @@ def main() -> int:
         return 3
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(name, "1")  # figures are those of one core
-    parts = options.only or ["units", "contracts", "search", "speed"]
+    parts = options.only or PARTS
     limits: list[Limit] = []
     measured: dict[tuple[str, str], dict[str, float]] = {}
     if "units" in parts:
         limits += score_units(corpus)
     if "contracts" in parts:
         limits += score_contracts(corpus)
-    if "search" in parts:
+    if "search" in parts or "citations" in parts:
         with tempfile.TemporaryDirectory() as folder:
-            measured = table(ask(corpus, options.home or Path(folder), vectors=not options.no_vectors))
-        if not options.no_vectors:
+            home = options.home or Path(folder)
+            measured = table(ask(corpus, home, vectors=not options.no_vectors))
+            if "citations" in parts:
+                limits += score_citations(home, all_questions(corpus), CITED)
+        if "search" in parts and not options.no_vectors:
             limits += [
                 Limit(f"{language} {kind} {name}", found, f">= {least}", found >= least)
                 for (language, kind, name), least in AT_LEAST.items()
                 for found in [measured[language, kind][name]]
             ]
+    for part, score in (("reading", score_reading), ("ocr", score_ocr), ("ingest", score_ingest)):
+        if part in parts:
+            limits += score(corpus)
     if "speed" in parts:
         limits += score_speed(corpus)
     report(measured, limits, as_json=options.json)
@@ -317,7 +335,7 @@ def report(measured: Mapping[tuple[str, str], Mapping[str, float]], limits: Sequ
             )
         print()
     for one in limits:
-        print(f"{one.name:46} {one.measured:10.3f}   {one.wanted:10} {'ok' if one.met else 'missed'}")
+        print(f"{one.name:60} {one.measured:10.3f}   {one.wanted:10} {'ok' if one.met else 'missed'}")
 
 
 if __name__ == "__main__":

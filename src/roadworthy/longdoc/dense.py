@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy
 from numpy.typing import NDArray
 
+from roadworthy.longdoc.fuse import leading
+
 CROWDING_WEIGHT = 0.55
 NEAREST = 10
 MOST_REFERENCES = 4_000
@@ -21,7 +23,7 @@ EXACT_UP_TO = 20_000
 """Units; above it a question meets vectors of fewer numbers first, and only the best are looked at in full."""
 
 REDUCED = 64
-LOOKED_AT = 2_000
+LOOKED_AT = 1_200
 _ROWS = 1_000
 
 Floats = NDArray[numpy.float32]
@@ -51,7 +53,7 @@ class DenseIndex:
             found = self.matrix @ question - taken_off
         else:
             found = self.reduced @ (question @ self.projection) - taken_off
-            best = numpy.argpartition(found, -LOOKED_AT)[-LOOKED_AT:]
+            best = leading(found, LOOKED_AT)
             exact = self.matrix[best] @ question - taken_off[best]
             # what the fewer numbers lose on average is lost by all, so that the two kinds can stand beside each other
             found += float(numpy.mean(exact - found[best]))

@@ -29,7 +29,7 @@ MOST_TIMES_ASKED = 3
 ALSO_WEIGHT = 0.8
 """Of a term that stands for the question's own word."""
 
-MOST_HOLDING = 0.1
+MOST_HOLDING = 0.04
 """Of all units: a term of art that more of them hold tells little, and takes the longest to look up."""
 
 
