@@ -49,6 +49,7 @@ def _config(deployment: Deployment, best: LayoutPlan) -> TwinConfig:
             max_num_queued_reqs=_optional_number(deployment, best, "max_num_queued_reqs"),
             policy=_policy(deployment, best),
             async_scheduling=_value(deployment, best, "async_scheduling", False) is True,
+            late_admission=best.scheduled_ahead and _value(deployment, best, "async_scheduling", None) is None,
             long_prefill_token_threshold=_optional_number(deployment, best, "long_prefill_token_threshold") or 0,
             answer_tokens=deployment.workload.output_tokens.p50,
             engine_version=deployment.engine.version,

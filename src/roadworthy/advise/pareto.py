@@ -54,7 +54,8 @@ def _levels(label: str, judged: LayoutPlan, workload: RequestProfile) -> Iterabl
     engines, gpus = layout.dp * layout.replicas, layout.world_size * layout.replicas
     for level in _doubling(min(holds, sequences_ceiling())):
         point = operating_point(
-            judged.step_time, demand, concurrency=float(level), max_num_batched_tokens=tokens_max
+            judged.step_time, demand, concurrency=float(level), max_num_batched_tokens=tokens_max,
+            scheduled_ahead=judged.scheduled_ahead,
         )  # fmt: skip
         rate = point.rate_per_s * engines
         yield Point(

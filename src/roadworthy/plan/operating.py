@@ -74,7 +74,10 @@ class Engine:
         max_num_batched_tokens: the most that a step computes.
     """
 
-    def __init__(self, step: RooflineStepTime, demand: Demand, *, max_num_batched_tokens: int) -> None:
+    def __init__(
+        self, step: RooflineStepTime, demand: Demand, *, max_num_batched_tokens: int, scheduled_ahead: bool = False
+    ) -> None:
+        self._ahead = scheduled_ahead
         self._demand, self._stages = demand, step.pipeline_stages
         self._seconds = step.compiled()
         self._eager_s, self._graph_tokens = step.eager_s, step.graph_tokens
@@ -109,8 +112,12 @@ class Engine:
         return OperatingPoint(
             concurrency=concurrency,
             rate_per_s=rate,
-            ttft_p50_s=self._ttft_s(concurrency, walk, demand.prompt_p50 + met, demand.cached_p50, walk.gap_s / 2),
-            ttft_p99_s=self._ttft_s(busy, worst, demand.prompt_p99 + crowd, demand.cached_p99, worst.longest_gap_s),
+            ttft_p50_s=self._ttft_s(
+                concurrency, walk, demand.prompt_p50 + met, demand.cached_p50, self._wait_s(walk, concurrency)
+            ),
+            ttft_p99_s=self._ttft_s(
+                busy, worst, demand.prompt_p99 + crowd, demand.cached_p99, self._longest_wait_s(worst, busy)
+            ),
             tpot_p50_s=walk.seconds,
             tpot_p99_s=walk.seconds + math.hypot(max(0.0, worst.seconds - walk.seconds), lumps),
         )
@@ -128,7 +135,7 @@ class Engine:
     def _asked_per_s(self, concurrency: float, walk: _Walk) -> float:
         """Little's law: requests a second where each stays for its first token and a walk for every other."""
         demand = self._demand
-        ttft = self._ttft_s(concurrency, walk, demand.prompt_mean, demand.cached_mean, walk.gap_s / 2)
+        ttft = self._ttft_s(concurrency, walk, demand.prompt_mean, demand.cached_mean, self._wait_s(walk, concurrency))
         return concurrency / (ttft + max(demand.output_mean - 1, 0) * walk.seconds)
 
     def _walk(self, concurrency: float, rate: float) -> _Walk:
@@ -245,6 +252,13 @@ class Engine:
         room = (self._graph_tokens - running) * self._computed / tokens
         return seconds + self._demand.share_above(room) * (self._eager_s - seconds)
 
+    def _wait_s(self, walk: _Walk, concurrency: float) -> float:
+        """For the end of the step under way, and for the next one where that is formed already."""
+        return walk.gap_s / 2 + self._ahead * min(1.0, concurrency) * walk.gap_s
+
+    def _longest_wait_s(self, walk: _Walk, concurrency: float) -> float:
+        return walk.longest_gap_s + self._ahead * min(1.0, concurrency) * walk.gap_s
+
     def _ttft_s(self, concurrency: float, walk: _Walk, prompt: float, cached: float, wait_s: float) -> float:
         """Waiting for a batch to join, then the walk of the prompt's first chunk; the others follow it through the
         stages, each one stage behind the one before."""
@@ -260,10 +274,13 @@ class Engine:
 
 
 def operating_point(
-    step: RooflineStepTime, demand: Demand, *, concurrency: float, max_num_batched_tokens: int
-) -> OperatingPoint:
+    step: RooflineStepTime, demand: Demand, *, concurrency: float, max_num_batched_tokens: int,
+    scheduled_ahead: bool = False,
+) -> OperatingPoint:  # fmt: skip
     """Latencies and rate of one data-parallel rank with ``concurrency`` requests in flight, see :meth:`Engine.at`."""
-    return Engine(step, demand, max_num_batched_tokens=max_num_batched_tokens).at(concurrency)
+    return Engine(
+        step, demand, max_num_batched_tokens=max_num_batched_tokens, scheduled_ahead=scheduled_ahead
+    ).at(concurrency)  # fmt: skip
 
 
 def _round_sd_s(apart_s: float, share: float, ends: float, begins: float) -> float:
@@ -277,16 +294,19 @@ def _round_sd_s(apart_s: float, share: float, ends: float, begins: float) -> flo
 
 def predict(
     step: RooflineStepTime, demand: Demand, sla: Sla, *, calibration: Calibration, layout: Layout, concurrency_max: int,
-    max_num_batched_tokens: int,
+    max_num_batched_tokens: int, scheduled_ahead: bool = False,
 ) -> Predicted:  # fmt: skip
     """What one replica does at its share of the asked rate, and the most it does within the SLA.
 
     Args:
         calibration: whose source and error band the numbers carry.
         concurrency_max: requests one data-parallel rank can hold at the workload's mean context.
+        scheduled_ahead: a new request waits for the step under way and the one behind it.
     """
 
-    engine = Engine(step, demand, max_num_batched_tokens=max_num_batched_tokens)
+    engine = Engine(
+        step, demand, max_num_batched_tokens=max_num_batched_tokens, scheduled_ahead=scheduled_ahead
+    )  # fmt: skip
     at, ceiling = cache(engine.at), float(max(1, concurrency_max))
     share = demand.rate_per_s / (layout.replicas * layout.dp)
     full = at(ceiling)

@@ -179,7 +179,9 @@ def _measured(case: _Case, layout: Layout) -> LayoutPlan:
     judged = _plan_of(
         case, layout, cache, knobs, pool, concurrency=forecast.concurrency / layout.dp, holds=holds, pieces=pieces
     )
-    return replace(judged, predicted=forecast, step_time=step, demand=demand)
+    return replace(
+        judged, predicted=forecast, step_time=step, demand=demand, scheduled_ahead=_scheduled_ahead(case, judged.layout)
+    )
 
 
 def _demand(case: _Case, cache: CacheLayout, *, kept_ratio: float = 1.0) -> Demand:
@@ -224,7 +226,15 @@ def _forecast(
         layout=layout,
         concurrency_max=concurrency_max,
         max_num_batched_tokens=knobs.max_num_batched_tokens,
+        scheduled_ahead=_scheduled_ahead(case, layout),
     )
+
+
+def _scheduled_ahead(case: _Case, layout: Layout) -> bool:
+    """Whether vLLM schedules asynchronously, as it does by itself on GPUs (seen with 0.26; by its source up to 0.32 not
+    in a pipeline, unless its newer model runner takes the model), but not on the CPU."""
+    wanted = case.deployment.engine.settings.get("async_scheduling", True) is not False
+    return wanted and layout.pp == 1 and case.gpu.id != "cpu"
 
 
 def _settled(case: _Case, layout: Layout, cache: CacheLayout, weights: Sequence[StageWeights]) -> tuple[Knobs, Pool]:

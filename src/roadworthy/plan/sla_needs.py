@@ -59,7 +59,10 @@ def _alone(judged: LayoutPlan, demand: Demand) -> tuple[float, float]:
     assert judged.step_time is not None
     budget = judged.settings["max_num_batched_tokens"].value
     tokens = budget if isinstance(budget, int) else 2048
-    point = operating_point(judged.step_time, demand, concurrency=ALONE, max_num_batched_tokens=tokens)
+    point = operating_point(
+        judged.step_time, demand, concurrency=ALONE, max_num_batched_tokens=tokens,
+        scheduled_ahead=judged.scheduled_ahead,
+    )  # fmt: skip
     return point.ttft_p99_s, point.tpot_p99_s
 
 

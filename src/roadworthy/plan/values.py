@@ -161,7 +161,8 @@ class LayoutPlan:
     ``kv_capacity_tokens`` and ``max_concurrency`` are vLLM's start-up figures for the pool of one data-parallel rank
     at full context; ``resident_requests`` is how many decoding requests of that same length the pool holds and
     ``kv_resident_tokens`` their tokens. ``ranks`` counts the ranks of all replicas. ``demand`` is the workload as its
-    prefix cache leaves it.
+    prefix cache leaves it. ``scheduled_ahead``: vLLM forms a step while the one before it runs, so that a new request
+    waits for two.
     """
 
     layout: Layout
@@ -181,6 +182,7 @@ class LayoutPlan:
     step_time: RooflineStepTime | None
     warnings: tuple[StartupWarning, ...] = ()
     demand: Demand | None = None
+    scheduled_ahead: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

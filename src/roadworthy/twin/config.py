@@ -32,6 +32,8 @@ class TwinConfig:
         policy: ``fcfs``, or ``priority`` (lower goes first, and is preempted last).
         async_scheduling: schedule a step while the one before it runs, as vLLM does where it can: a new request waits
             for the step under way and the one behind it, and the host's work is hidden.
+        late_admission: what of asynchronous scheduling a client notices, at no cost in time to simulate: a request that
+            comes while a step is under way joins the one after the next, which is formed already. Not in a pipeline.
         long_prefill_token_threshold: the most that one prompt gets of a step while others wait or run; 0 is no limit.
         draft_tokens: verified for each sequence in a step, one sequence at a time and unevenly; 0 leaves speculative
             decoding to ``step_time``, which knows it on average.
@@ -62,6 +64,7 @@ class TwinConfig:
     max_num_queued_reqs: int | None = None
     policy: Policy = "fcfs"
     async_scheduling: bool = False
+    late_admission: bool = False
     long_prefill_token_threshold: int = 0
     draft_tokens: int = 0
     draft_acceptance_ratio: float = 0.0
@@ -86,6 +89,8 @@ class TwinConfig:
         for name in ("long_prefill_token_threshold", "draft_tokens", "lookahead_tokens", "offload_blocks"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} {getattr(self, name)} is negative")
+        if self.late_admission and (self.async_scheduling or self.step_time.pipeline_stages > 1):
+            raise ValueError("late_admission: for one stage, and instead of async_scheduling")
         if not 0 <= self.draft_acceptance_ratio <= 1:
             raise ValueError(f"draft_acceptance_ratio {self.draft_acceptance_ratio} is not between 0 and 1")
         if self.offload_tokens_per_s <= 0:
@@ -150,7 +155,7 @@ def _scalars(document: Mapping[str, Any]) -> dict[str, Any]:
     """The remaining fields, each of the type its default or neighbour shows."""
     texts = {"policy", "engine_version", "label"}
     for name, value in document.items():
-        if name in ("enable_prefix_caching", "async_scheduling"):
+        if name in ("enable_prefix_caching", "async_scheduling", "late_admission"):
             fits = isinstance(value, bool)
         elif name in ("draft_acceptance_ratio", "offload_tokens_per_s"):
             fits = isinstance(value, int | float) and not isinstance(value, bool)

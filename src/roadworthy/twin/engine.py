@@ -103,7 +103,7 @@ class Engine(Steps):
                 steps -= stretch.steps - 1 - ended
         return EngineStats(
             running=len(scheduler.running),
-            waiting=len(scheduler.waiting),
+            waiting=len(scheduler.waiting) + len(self._late),
             kv_usage_ratio=self.kv_usage_ratio,
             prompt_tokens=self._prompt_tokens,
             generation_tokens=tokens,
@@ -150,6 +150,10 @@ class Engine(Steps):
             holding = Holding(None, request.prompt_tokens)
         seq = Sequence(request, holding, limit=answer_tokens, order=self._order, queued_s=now_s)
         self._sequences[request.id] = seq
+        if self._late_admission and self._in_flight:
+            self._late.append(seq)
+            self._settle_stretches(now_s)
+            return
         scheduler.enqueue(seq)
         if not scheduler.head_blocked:
             self._settle_stretches(now_s)
@@ -172,7 +176,10 @@ class Engine(Steps):
             seq.lane.leave(seq)
         for flight in self._in_flight:
             flight.entries.pop(seq, None)
-        self._scheduler.drop(seq)
+        if seq in self._late:
+            self._late.remove(seq)
+        else:
+            self._scheduler.drop(seq)
         self._finished["abort"] += 1
         self._want_schedule(now_s)
         return True
@@ -233,11 +240,7 @@ class Engine(Steps):
 
     def _move_clock(self, now_s: float) -> None:
         due_s, in_flight = self._due_s, self._in_flight
-        if (
-            now_s < self._now_s
-            or (due_s is not None and due_s < now_s)
-            or (in_flight and in_flight[0].done_s < now_s)
-        ):
+        if now_s < self._now_s or (due_s is not None and due_s < now_s) or (in_flight and in_flight[0].done_s < now_s):
             raise ValueError(f"at {now_s}: time stands at {self._now_s}, and something is due at {self._due()}")
         self._now_s = now_s
 

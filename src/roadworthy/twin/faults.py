@@ -167,6 +167,7 @@ class FaultyEngine(Engine):
         for name in ("preemptions", "query_tokens", "hit_tokens"):
             setattr(self._scheduler, name, getattr(old, name))
         self._sequences.clear()
+        self._late.clear()
         self._in_flight.clear()
         self._stage_free_s = [-math.inf] * self._stages
         self._spare_lane = self._due_s = None

@@ -51,6 +51,8 @@ class Steps:
         self._spare_lane: Lane | None = None  # one without members, whose history goes on
         self._due_s: float | None = None
         self._now_s = -math.inf
+        self._late_admission = config.late_admission
+        self._late: list[Sequence] = []  # came while a step was under way, for which the next one is formed already
         self._order = 0
         self._prompt_tokens = self._generation_tokens = self._steps = self._refused = 0
         self._finished: dict[FinishReason, int] = {"stop": 0, "length": 0, "abort": 0}
@@ -91,9 +93,27 @@ class Steps:
 
     def _schedule(self, now_s: float, lane: Lane | None = None) -> None:
         """Form batches while there is a free place in the pipeline and something to run; ``lane`` has just ended."""
+        before = len(self._in_flight)
+        self._form(now_s, lane)
+        if self._late and (len(self._in_flight) > before or not self._in_flight):
+            for seq in self._late:
+                self._scheduler.enqueue(seq)
+            self._late.clear()
+            if not self._in_flight:
+                self._form(now_s, None)
+
+    def _form(self, now_s: float, lane: Lane | None) -> None:
+        scheduler = self._scheduler
         while len(self._in_flight) < self._places:
             if self._lanes:
-                ready = self._lane_for(lane)
+                if (
+                    lane is not None
+                    and len(lane.members) == len(scheduler.running)  # so no prompt and no other step is under way
+                    and not scheduler.pool.slack_blocks
+                ):
+                    ready: Lane | None = lane
+                else:
+                    ready = self._lane_for(lane)
                 if ready is not None:
                     begun = self._begin_lane_step(ready, now_s)
                     if begun:
@@ -110,7 +130,7 @@ class Steps:
                 lane = None
             for flight in tuple(self._in_flight):
                 self._look_closer(flight)
-            batch, preempted = self._scheduler.schedule(now_s)
+            batch, preempted = scheduler.schedule(now_s)
             if batch is not None:
                 self._launch(batch, now_s)
             elif not preempted:
@@ -125,12 +145,6 @@ class Steps:
         not fit into one, or blocks are short."""
         scheduler = self._scheduler
         prefilling = scheduler.prefilling
-        if (
-            lane is not None
-            and len(lane.members) == len(scheduler.running)  # so there is no prompt and no other step under way
-            and not scheduler.pool.slack_blocks
-        ):
-            return lane
         if len(prefilling) > 1 or (prefilling and next(reversed(scheduler.running)) not in prefilling):
             return None
         pool = scheduler.pool
@@ -227,7 +241,8 @@ class Steps:
         """How many steps can be one event, and by how much each is longer than the one before."""
         scheduler = self._scheduler
         waiting = scheduler.waiting
-        if self._stages > 1 or self._tell_tokens or scheduler.prefilling or (waiting and not scheduler.head_blocked):
+        asking = self._late or (waiting and not scheduler.head_blocked)
+        if self._stages > 1 or self._tell_tokens or scheduler.prefilling or asking:
             return 1, 0.0
         steps = lane.next_end() - lane.steps
         if steps == 1:
@@ -285,6 +300,7 @@ class Steps:
         stretch, scheduler = lane.stretch, self._scheduler
         if (
             stretch is None
+            or self._late
             or stretch.steps > 1
             or not lane.members
             or self._tell_tokens
@@ -330,12 +346,16 @@ class Steps:
     def _end_lane_step(self, lane: Lane, at_s: float, outputs: list[Output]) -> None:
         stretch = lane.stretch
         assert stretch is not None
-        self._count_decoded(lane, stretch.start_s, at_s, stretch.steps)
+        if lane.members:
+            _, steps, start_s, _, _ = stretch
+            tokens = steps * len(lane.members)
+            self._generation_tokens += tokens
+            self.gaps.add((at_s - start_s) / steps, tokens)
         lane.end()
         if self._tell_tokens:
             ending = self._ended(lane, at_s)
             outputs.extend([Output(seq.request.id, at_s, ending.get(seq)) for seq in (*ending, *lane.members)])
-        else:
+        elif lane.ends and lane.ends[0][0] <= lane.steps:
             while (seq := lane.pop_ended()) is not None:
                 lane.leave(seq)
                 outputs.append(Output(seq.request.id, at_s, self._finish(seq, at_s)))

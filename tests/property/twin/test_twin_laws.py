@@ -54,6 +54,7 @@ def engines(draw: st.DrawFn, caches: tuple[CacheLayout, ...] = (FULL_16, HYBRID,
         max_num_batched_tokens=budget,
         enable_prefix_caching=draw(st.booleans()),
         policy=draw(st.sampled_from(["fcfs", "priority"])),
+        late_admission=stages == 1 and draw(st.booleans()),
         step_time=step_time(step_s=0.01, stages=stages, token_s=1e-4, context_token_s=1e-6),
     )
 
@@ -256,3 +257,32 @@ def test_a_prompt_in_chunks_never_holds_more_than_was_reserved(cache: CacheLayou
         assert pool.grow(holding, computed=computed, new_tokens=step, settled=computed, known=prompt, lookahead=0)
         computed += step
         assert sum(part.held for part in holding.parts) <= reserved
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 0.05), st.integers(1, 300), st.integers(1, 40)), min_size=1, max_size=25),
+    st.integers(64, 512),
+)
+@settings(max_examples=60, deadline=None)
+def test_late_admission_times_tokens_as_asynchronous_scheduling_does(
+    asked: list[tuple[float, int, int]], budget: int
+) -> None:
+    """Where seats and blocks are plenty; it is kept in lanes, the other is not."""
+    seen = []
+    for changes in ({"late_admission": True}, {"async_scheduling": True}):
+        engine = Engine(config(max_num_seqs=32, kv_blocks=5001, max_num_batched_tokens=budget,
+                               enable_prefix_caching=False, step_time=step_time(token_s=1e-4), **changes))  # fmt: skip
+        outputs, now_s = [], 0.0
+        for number, (gap_s, prompt, output) in enumerate(asked):
+            now_s += gap_s
+            outputs += engine.advance(now_s)
+            segments = (Segment(f"prompt {number}", prompt),)
+            engine.add(TwinRequest(id=str(number), segments=segments, output_tokens=output), now_s)
+        while (due_s := engine.next_event_s()) is not None:
+            outputs += engine.advance(due_s)
+        seen.append({name: (done.first_token_s, done.last_token_s) for name, done in ends(outputs).items()})
+    late, exact = seen
+    assert late.keys() == exact.keys()
+    for name, (first_s, last_s) in exact.items():
+        assert abs(late[name][0] - first_s) < 0.012
+        assert abs(late[name][1] - last_s) < 0.012

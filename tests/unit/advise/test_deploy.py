@@ -75,6 +75,16 @@ def test_what_the_plan_does_not_choose_comes_from_the_document() -> None:
     assert (plain.async_scheduling, plain.long_prefill_token_threshold) == (False, 0)
 
 
+def test_what_the_engine_does_ahead_by_itself_is_left_to_the_document_where_it_says_so() -> None:
+    ahead = plan(layout_plan(scheduled_ahead=True))
+    (twin,) = twin_configs(deployment(), ahead)
+    assert (twin.late_admission, twin.async_scheduling) == (True, False)
+    (exact,) = twin_configs(deployment(async_scheduling=True), ahead)
+    assert (exact.late_admission, exact.async_scheduling) == (False, True)
+    (neither,) = twin_configs(deployment(async_scheduling=False), plan(layout_plan()))
+    assert (neither.late_admission, neither.async_scheduling) == (False, False)
+
+
 def test_prefix_caching_follows_the_plan() -> None:
     settings = SETTINGS | {"enable_prefix_caching": False}
     (twin,) = twin_configs(deployment(), plan(layout_plan(settings=settings)))

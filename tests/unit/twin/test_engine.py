@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -218,6 +218,39 @@ def test_asynchronous_scheduling_lets_a_new_request_wait_for_the_step_behind_too
         engine.add(request("new", 10, 1), 1.5 * STEP_S)
         first_s[behind] = ends(drain(engine))["new"].first_token_s
     assert first_s == {False: pytest.approx(3 * STEP_S), True: pytest.approx(4 * STEP_S)}
+
+
+def test_late_admission_lets_a_new_request_wait_as_asynchronous_scheduling_does() -> None:
+    engine = Engine(config(late_admission=True))
+    engine.add(request("runs", 10, 50), 0.0)
+    engine.advance(1.5 * STEP_S)
+    engine.add(request("new", 10, 1), 1.5 * STEP_S)
+    assert engine.stats().waiting == 1
+    assert ends(drain(engine))["new"].first_token_s == pytest.approx(4 * STEP_S)
+
+
+def test_what_came_during_the_last_step_of_a_busy_spell_begins_right_after_it() -> None:
+    engine = Engine(config(late_admission=True))
+    engine.add(request("last", 10, 1), 0.0)
+    engine.advance(0.5 * STEP_S)
+    engine.add(request("new", 10, 1), 0.5 * STEP_S)
+    assert ends(drain(engine))["new"].first_token_s == pytest.approx(2 * STEP_S)
+
+
+def test_a_request_given_up_before_it_was_admitted_leaves_nothing_behind() -> None:
+    engine = Engine(config(late_admission=True))
+    engine.add(request("runs", 10, 3), 0.0)
+    engine.advance(0.5 * STEP_S)
+    engine.add(request("new", 10, 5), 0.5 * STEP_S)
+    assert engine.abort("new", 0.6 * STEP_S)
+    assert set(ends(drain(engine))) == {"runs"}
+    assert (engine.stats().waiting, engine.kv_usage_ratio) == (0, 0.0)
+
+
+@pytest.mark.parametrize("others", [{"async_scheduling": True}, {"step_time": step_time(stages=2)}])
+def test_late_admission_is_for_one_stage_instead_of_asynchronous_scheduling(others: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="late_admission"):
+        config(late_admission=True, **others)
 
 
 def test_drafts_that_are_right_come_in_the_same_step() -> None:

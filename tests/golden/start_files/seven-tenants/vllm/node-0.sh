@@ -1,73 +1,30 @@
 #!/usr/bin/env bash
-# seven-tenants: deepseek-ai/DeepSeek-V4-Flash as TP4 PP2, vLLM 0.33.0
-# engine 0, host 0: node 0 of 1, answers HTTP
+# seven-tenants: deepseek-ai/DeepSeek-V4-Flash as 2 x TP4, vLLM 0.33.0
+# the 2 engines of host 0
 # Written by `roadworthy render`: change the document and render again rather than this file.
 set -euo pipefail
 
-# The checkpoint: a hub id, or a folder that is the same on every host of the engine.
-if [[ -z "${ROADWORTHY_MODEL:-}" ]]; then ROADWORTHY_MODEL=deepseek-ai/DeepSeek-V4-Flash; fi
-
-# errors and the version, without the noise of INFO
-export NCCL_DEBUG=WARN
-# loading from shared storage outlasts the default of 600 s
-export VLLM_ENGINE_READY_TIMEOUT_S=3600
-# a step of long prompts through a pipeline may outlast the default of 300 s
-export VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS=1800
-# the engine reports nothing to the outside
-export VLLM_NO_USAGE_STATS=1
-
-# The key that requests must carry is a secret: VLLM_API_KEY comes from the environment or from a file. Without one,
-# whoever reaches the port may ask.
-if [[ -n "${ROADWORTHY_API_KEY_FILE:-}" ]]; then
-  VLLM_API_KEY="$(<"$ROADWORTHY_API_KEY_FILE")"
-  export VLLM_API_KEY
-fi
-
-# Settings that this line does without:
-# --enable-prefix-caching: the engine does it anyway: turns of a conversation and system prompts share their
-# prefix
-
-args=(
-  # what requests put into `model`
-  --served-model-name deepseek-ai/DeepSeek-V4-Flash
-  # requests in progress may end first
-  --shutdown-timeout 120
-  # the gateway on this host is the only client; widen it for one elsewhere
-  --host 127.0.0.1
-  # where the gateway finds this engine
-  --port 8000
-  # layout TP4 PP2: each layer over 4 GPUs
-  --tensor-parallel-size 4
-  # stages of 22 + 21 layers
-  --pipeline-parallel-size 2
-  # the block of V4's compressed pages
-  --block-size 256
-  # leaves 14.0 GiB for context, NCCL and kernel workspaces that start-up does not see
-  --gpu-memory-utilization 0.9
-  # V4's kernels on Hopper know only the FP8 cache
-  --kv-cache-dtype fp8
-  # as the document says; the model knows 1,048,576
-  --max-model-len 65536
-  # start-up charges each request 3 batches of these tokens for its windows and states, so a smaller budget
-  # admits more requests and shortens the steps that decoding waits for
-  --max-num-batched-tokens 4096
-  # about 212 requests in flight by Little's law; room for 2.2 times as many, because the batches of a pipeline
-  # grow apart and a limit that binds becomes a queue, up to a captured graph size; the pool holds 3,970 of the
-  # workload's mean length; each also costs logits and graph memory
-  --max-num-seqs 480
-  # V4 encodes chats with its own code, not with a chat template
-  --tokenizer-mode deepseek_v4
-  # parts the reasoning from the answer in responses
-  --reasoning-parser deepseek_v4
-  # reads the model's own form of tool calls
-  --tool-call-parser deepseek_v4
-  # lets the model decide when to call a tool
-  --enable-auto-tool-choice
-  # the recipe's choice: no kernel tuning while the engine starts
-  --no-enable-flashinfer-autotune
-  # a misspelt VLLM_ variable stops the start; otherwise it is ignored
-  --fail-on-environ-validation
-)
-# Where vllm is, when it is not on the path.
-PATH="${ROADWORTHY_BIN:+$ROADWORTHY_BIN:}$PATH"
-exec vllm serve "$ROADWORTHY_MODEL" "${args[@]}"
+here="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)"
+# Each engine is a process of its own. When this script is told to stop, it tells them and waits for all; an engine that
+# ends by itself leaves the others running, and its exit code becomes this script's once all have ended.
+children=()
+told=no
+trap 'told=yes; trap - TERM INT; kill -TERM "${children[@]}" 2>/dev/null || true' TERM INT
+"$here"/node-0-engine-0.sh &
+children+=("$!")
+"$here"/node-0-engine-1.sh &
+children+=("$!")
+worst=0
+for child in "${children[@]}"; do
+  before=$told
+  code=0
+  wait "$child" || code=$?
+  if [[ $told != "$before" ]]; then
+    # the signal ended `wait`, not the child: wait for the child itself (127: it had ended just then)
+    again=0
+    wait "$child" 2>/dev/null || again=$?
+    if ((again != 127)); then code=$again; fi
+  fi
+  if ((code > worst)); then worst=$code; fi
+done
+exit "$worst"
