@@ -57,18 +57,19 @@ class Growth:
 class Lane:
     """Members decode in step; ``steps`` have ended since the lane began, and blocks are taken for ``started``.
 
-    ``context`` is the sum of the members' computed tokens after ``steps``. ``stretch`` are the steps under way, and
+    ``context`` is the sum of the members' computed tokens after ``steps``. ``ends`` holds the step with which each one
+    ends, soonest first, and left-overs of those that have gone. ``stretch`` are the steps under way, and
     ``entries`` the prompts that the first of them computes.
     """
 
     __slots__ = (
-        "_ends",
         "_growth",
         "_pool",
         "_slack",
         "_slides",
         "context",
         "done_s",
+        "ends",
         "entries",
         "history",
         "members",
@@ -81,7 +82,7 @@ class Lane:
         self._pool: Final = pool
         self._growth: Final = [Growth(size, groups) for size, groups in pool.growing]
         self._slack: Final = pool.slack_blocks
-        self._ends: list[tuple[int, int, Sequence]] = []
+        self.ends: list[tuple[int, int, Sequence]] = []
         self._slides: list[tuple[int, int, Sequence]] = []
         self.members: dict[Sequence, None] = {}
         self.entries: dict[Sequence, Entry] = {}
@@ -99,7 +100,7 @@ class Lane:
         seq.joined = seq.since = steps
         self.members[seq] = None
         self.context += seq.computed
-        heappush(self._ends, (steps + seq.limit - seq.generated, seq.order, seq))
+        heappush(self.ends, (steps + seq.limit - seq.generated, seq.order, seq))
         for growth in self._growth:
             growth.at[(steps - seq.computed) % growth.block_tokens] += 1
             growth.members += 1
@@ -177,7 +178,7 @@ class Lane:
 
     def next_end(self) -> int:
         """The step (counted from 1) with which the first member ends."""
-        ends = self._ends
+        ends = self.ends
         while ends:
             step, _, seq = ends[0]
             if seq.lane is self and seq.joined + seq.limit - seq.generated == step:
@@ -187,7 +188,7 @@ class Lane:
 
     def pop_ended(self) -> Sequence | None:
         """A member whose last token came with the step that ended last, None when there is no more."""
-        ends = self._ends
+        ends = self.ends
         if not ends or ends[0][0] > self.steps or not self.members or self.next_end() > self.steps:
             return None
         return heappop(ends)[2]
