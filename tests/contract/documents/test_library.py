@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import signal
+import sqlite3
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -146,6 +147,23 @@ def test_a_deletion_that_broke_off_is_finished_at_the_next_start(tmp_path: Path)
     record.write_text(record.read_text().replace('"ready"', '"deleting"'))
     with library(tmp_path) as collections:
         refused("document_not_found", lambda: collections.document("acme", gone))
+        assert left_on_disk(tmp_path, "zanzibar", gone) == []
+
+
+def test_a_deletion_that_cannot_be_done_is_told_hides_the_document_and_can_be_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with library(tmp_path) as collections:
+        gone = put_and_read(collections, "acme", OTHER.encode(), "lease.md")["id"]
+        (store,) = tmp_path.glob("tenants/*/store")
+        reading = sqlite3.connect(store / FILE, isolation_level=None)
+        reading.execute("BEGIN")
+        reading.execute("SELECT count(*) FROM unit").fetchone()  # somebody reads, and does not end
+        monkeypatch.setattr("roadworthy.adapters.library.erase.WITHIN_S", 0.25)
+        assert str(tmp_path) not in str(refused("storage_failed", lambda: collections.delete("acme", gone)))
+        refused("document_not_found", lambda: collections.document("acme", gone))
+        reading.close()
+        collections.delete("acme", gone)
         assert left_on_disk(tmp_path, "zanzibar", gone) == []
 
 

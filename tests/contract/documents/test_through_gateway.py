@@ -131,7 +131,7 @@ def test_documents_are_not_asked_for_behind_another_request(tmp_path: Path) -> N
 
 
 def test_a_large_upload_goes_through_in_pieces_and_comes_back_as_it_was(tmp_path: Path) -> None:
-    data = os.urandom(3_000_000).hex().encode()
+    data = os.urandom(9_000_000)
 
     async def test() -> None:
         async with FakeEngine() as engine, served(engine, tmp_path) as (gateway, _):
@@ -147,6 +147,8 @@ def test_a_large_upload_goes_through_in_pieces_and_comes_back_as_it_was(tmp_path
             document = stored.json()["document"]
             assert document["bytes"] == len(data)
             assert (await call(gateway, "GET", f"/{document['id']}/content")).body == data
+            other = await call(gateway, "POST", "?vectors=false", b"x" + data)  # with its length, beyond any prompt's
+            assert (other.status, other.json()["document"]["bytes"]) == (202, 1 + len(data))
 
     run(test)
 

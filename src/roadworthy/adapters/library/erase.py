@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,6 @@ from roadworthy.adapters.longdoc_store import FILE, DocumentStore
 from roadworthy.core.errors import Temporary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from roadworthy.adapters.library.records import DocumentRecord
@@ -41,18 +39,14 @@ def erase(shelf: Shelf, record: DocumentRecord) -> None:
     shelf.drop_document(record.id)
 
 
-def scrub(home: Path, *, sleep: Callable[[float], None] = time.sleep) -> None:
+def scrub(home: Path) -> None:
     """Write the store in ``home`` anew without what was deleted, and cut its log.
 
     ``secure_delete`` zeroes what is freed. Cells that moved between pages before leave copies behind in the pages that
     they left, which only a new file is rid of; and the log holds pages as they were until it is cut.
     """
-    tries = max(1, int(WITHIN_S / 0.25))
     with closing(sqlite3.connect(home / FILE, isolation_level=None, timeout=WITHIN_S)) as database:
         database.execute("VACUUM")
-        for _ in range(tries):
-            blocked = database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
-            if not blocked:
-                return
-            sleep(0.25)
-    raise Temporary("the store is being read all the time", hint="delete it again")
+        blocked = database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]  # waits for readers, that long
+    if blocked:
+        raise Temporary("the store is being read all the time", hint="delete it again")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import sqlite3
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -97,7 +98,10 @@ class Library:
             for document in list(shelf.documents.values()):
                 waits = any(one.status == "queued" for one in shelf.jobs_of(document.id) if one.kind == "ingest")
                 if document.status == "deleting":
-                    self._erase(shelf, document)
+                    try:
+                        self._erase(shelf, document)
+                    except Refused as refused:
+                        self._say(f"documents of {shelf.tenant}: {document.id} is not deleted yet: {refused}")
                 elif document.status in ("queued", "reading") and not waits:
                     self._queue(shelf, document)
 
@@ -162,7 +166,11 @@ class Library:
         for job in shelf.jobs_of(record.id):
             if job.status not in ENDED:
                 self._stop(shelf, job)
-        erase(shelf, record)
+        try:
+            erase(shelf, record)
+        except (RoadworthyError, OSError, sqlite3.Error) as error:  # its status stays: whoever deletes it again, or the
+            self._say(f"documents of {shelf.tenant}: {record.id}: {error}")  # next start, goes on where this stopped
+            raise refusals.StoreError(str(error)) from None
 
     def _queue(self, shelf: Shelf, record: DocumentRecord) -> JobRecord:
         job = shelf.new_job("ingest", record.id, self._now_s())

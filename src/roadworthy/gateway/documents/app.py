@@ -284,6 +284,11 @@ def _endpoint(
         except ClientDisconnect:
             return Response(status_code=499)
         except (ProbeError, Temporary) as error:
+            if operation.name != "ask":  # the disk, not a model
+                _log.error("documents of %s: %s: %s", request.headers[TENANT_HEADER], operation.name, error)
+                return refusal(
+                    Refused("the disk does not do it now", code="storage_failed", status=507, hint="tell the operator")
+                )
             return refusal(Refused(str(error), code="engine_error", status=502, hint=error.hint))
         except Exception:
             _log.exception("documents: %s %s", request.method, operation.path)
