@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from roadworthy.cli import bench_compare, bench_probe, bench_sweep
+from roadworthy.cli import bench_compare, bench_evidence, bench_probe, bench_sweep
 from roadworthy.cli.bench_options import (
     DURATION,
     WARMUP,
@@ -42,22 +43,41 @@ def command() -> None:
 @click.option("--warmup", type=WARMUP, help="Leave this first stretch out of the numbers; `auto` finds it.")
 @sla_options
 @report_options
+@click.option(
+    "--evidence",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="A new folder with every report, every request, the document and a manifest of them.",
+)
+@click.option(
+    "--sign",
+    type=click.Path(path_type=Path),
+    metavar="KEY",
+    help="With --evidence: an OpenSSH key that signs the manifest; `bench verify` checks it.",
+)
 @click.option("--detail", is_flag=True, help="With --json: every request too, which `bench compare` reads.")
 def run(
     target: str | None, spec: str | None, ready_file: Path | None, key: str | None, as_json: bool, out: Path | None,
     html: Path | None, junit: Path | None, detail: bool, duration: float | None, requests: int | None,
-    max_concurrency: int | None, warmup: float | Literal["auto"] | None, **options: Any,
+    max_concurrency: int | None, warmup: float | Literal["auto"] | None, evidence: Path | None, sign: Path | None,
+    **options: Any,
 ) -> int:  # fmt: skip
     """Drive load once and give a verdict for each objective; `bench run URL` is `bench URL`."""
     from roadworthy.cli.bench_aim import aim_at
     from roadworthy.cli.bench_load import bench_request
     from roadworthy.cli.bench_output import Places, bench_document, detailed, print_run, title_of, write_reports
 
+    aim = aim_at(target, spec=spec, ready_file=ready_file, key=key)
     request = bench_request(
-        aim_at(target, spec=spec, ready_file=ready_file, key=key), duration=duration, requests=requests,
+        aim, duration=duration, requests=requests,
         max_concurrency=max_concurrency, warmup=warmup, **options,
     )  # fmt: skip
-    places = Places(out=out, html=html, junit=junit)
+    places = Places(out=out, html=html, junit=junit, evidence=evidence, sign=sign)
+    if evidence is not None and (document_path := _document_of(target, spec)) is not None:
+        from roadworthy.cli.bench_evidence import without_secrets
+
+        secrets = [one for one in aim.keys.values() if one] + [one.key for one in aim.tenants if one.key]
+        places = replace(places, document=without_secrets(document_path.read_text(encoding="utf-8"), secrets))
     places.require_writable()
     measured = _run(request)
     document = bench_document(measured)
@@ -71,6 +91,12 @@ def run(
     return measured.report.exit_code
 
 
+def _document_of(target: str | None, spec: str | None) -> Path | None:
+    """The document that the load follows, where there is one."""
+    named = spec or (target if target is not None and "://" not in target else None)
+    return Path(named) if named is not None and Path(named).is_file() else None
+
+
 def _run(request: BenchRequest) -> BenchRun:
     from roadworthy.adapters.load_run import run_bench
     from roadworthy.cli.bench_progress import watching
@@ -82,3 +108,4 @@ def _run(request: BenchRequest) -> BenchRun:
 command.add_command(bench_sweep.command)
 command.add_command(bench_compare.command)
 command.add_command(bench_probe.command)
+command.add_command(bench_evidence.command)

@@ -25,14 +25,23 @@ COLOURS = {"met": "green", "missed": "red", "undecided": "yellow"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """Files to write, None for those that were not asked for."""
+    """Files to write, None for those that were not asked for.
+
+    Args:
+        evidence: a folder for all of it, whose manifest ``sign`` signs, with the text of the ``document`` that the load
+            followed.
+    """
 
     out: Path | None = None
     html: Path | None = None
     junit: Path | None = None
+    evidence: Path | None = None
+    sign: Path | None = None
+    document: str | None = None
 
     def require_writable(self) -> None:
         """Find out before the load. Raises SpecError or ProbeError."""
+        from roadworthy.adapters.evidence import require_folder, require_key
         from roadworthy.adapters.report_files import require_writable
 
         named = {"--out": self.out, "--html": self.html, "--junit": self.junit}
@@ -47,6 +56,12 @@ class Places:
                 )
         for path in seen:
             require_writable(path)
+        if self.sign is not None:
+            if self.evidence is None:
+                raise SpecError("--sign: nothing to sign", hint="it signs what --evidence DIR writes")
+            require_key(self.sign)
+        if self.evidence is not None:
+            require_folder(self.evidence)
 
 
 def bench_document(run: BenchRun) -> dict[str, object]:
@@ -135,12 +150,23 @@ def write_reports(run: BenchRun, document: Mapping[str, object], places: Places)
     from roadworthy.bench.report_html import render_html
 
     title = title_of(run)
-    contents: list[tuple[Path, str]] = []
-    if places.out is not None:
-        contents.append((places.out, json_text(detailed(document, run.drive.records))))
-    if places.html is not None:
-        page = render_html(title, (run.section("Measured run"),), generator=f"roadworthy {__version__}")
-        contents.append((places.html, page))
-    if places.junit is not None:
-        contents.append((places.junit, junit_xml(title, run.report, facts=run.facts())))
+
+    def result() -> str:
+        return json_text(detailed(document, run.drive.records))
+
+    def page() -> str:
+        return render_html(title, (run.section("Measured run"),), generator=f"roadworthy {__version__}")
+
+    def pipeline() -> str:
+        return junit_xml(title, run.report, facts=run.facts())
+
+    asked = ((places.out, result), (places.html, page), (places.junit, pipeline))
+    contents = [(path, write()) for path, write in asked if path is not None]
     write_or_rescue(contents, say=lambda text: click.echo(text, err=True))
+    if places.evidence is not None:
+        from roadworthy.cli.bench_evidence import write_run
+
+        texts = {"result.json": result(), "report.html": page(), "junit.xml": pipeline()}
+        if places.document is not None:
+            texts["document.yaml"] = places.document
+        write_run(run, texts, places.evidence, key=places.sign)
