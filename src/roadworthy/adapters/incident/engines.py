@@ -6,11 +6,12 @@ import io
 import json
 import re
 import time
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from roadworthy.adapters.incident.fetched import safe_part
 from roadworthy.adapters.incident.http import Asker
+from roadworthy.adapters.incident.programs import each_at_once
 from roadworthy.core.errors import ProbeError, RoadworthyError
 
 if TYPE_CHECKING:
@@ -44,12 +45,11 @@ def fetch_scrapes(
     askers: Sequence[Asker], fetched: Fetched, *, apart_s: float, wait: Callable[[float], object] = time.sleep
 ) -> None:
     """Two scrapes of each, ``apart_s`` seconds apart; those that do not answer are noted."""
-    with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
-        for number in range(2):
-            if number and askers:
-                wait(apart_s)
-            answered = list(pool.map(lambda one, number=number: _scrape(one, fetched, number), askers))
-            askers = [one for one, good in zip(askers, answered, strict=True) if good]
+    for number in range(2):
+        if number and askers:
+            wait(apart_s)
+        answered = each_at_once(partial(_scrape, fetched=fetched, number=number), askers, most=AT_ONCE)
+        askers = [one for one, good in zip(askers, answered, strict=True) if good]
 
 
 def _scrape(asker: Asker, fetched: Fetched, number: int) -> bool:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from roadworthy.adapters.files import write_atomically
+from roadworthy.adapters.incident.programs import Programs
 from roadworthy.core.errors import ProbeError, SpecError
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Fetched:
     """Where fetched files go. Threads may use one together."""
 
     folder: Path
+    programs: Programs = field(default_factory=Programs)
     files: int = 0
     _missed: list[tuple[str, str]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import secrets
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from roadworthy.adapters.capture import capture_over_ssh
 from roadworthy.adapters.incident.engines import is_of_interest
 from roadworthy.adapters.incident.fetched import safe_part
-from roadworthy.adapters.incident.programs import run_into
+from roadworthy.adapters.incident.programs import each_at_once
 from roadworthy.core.errors import ProbeError, SpecError
 
 if TYPE_CHECKING:
@@ -109,8 +108,9 @@ def fetch_hosts(asked: Asked, fetched: Fetched) -> None:
     for host in asked.hosts:
         if host.startswith("-") or not host.strip():
             raise SpecError(f"{host!r} is no host name", hint="give names or addresses as ssh knows them")
-    with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
-        reachable = list(pool.map(lambda host: _logs(host, asked, fetched), asked.hosts))
+    reachable = each_at_once(
+        lambda host: _logs(host, asked, fetched), asked.hosts, most=AT_ONCE, programs=fetched.programs
+    )
     hosts = [host for host, good in zip(asked.hosts, reachable, strict=True) if good]
     for host, answers in capture_over_ssh(hosts).items() if hosts else ():
         if isinstance(answers, ProbeError):
@@ -140,7 +140,7 @@ def _logs(host: str, asked: Asked, fetched: Fetched) -> bool:
         "-s",
     ]
     try:
-        ended = run_into(
+        ended = fetched.programs.run_into(
             command, sections.feed, stdin=script.encode(), limit_s=HOST_LIMIT_S, most_bytes=HOST_MOST_BYTES
         )
     except ProbeError as error:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from roadworthy.adapters.incident.engines import METRICS_MOST_BYTES, is_of_interest
 from roadworthy.adapters.incident.fetched import ONE_MOST_BYTES
-from roadworthy.adapters.incident.programs import run_into
+from roadworthy.adapters.incident.programs import Programs, each_at_once
 from roadworthy.core.errors import ProbeError, SpecError
 
 if TYPE_CHECKING:
@@ -58,7 +57,10 @@ def fetch_pods(asked: Asked, fetched: Fetched) -> None:
     if asked.selector.startswith("-") or (asked.namespace or "").startswith("-"):
         raise SpecError(f"{asked.selector!r} is no label selector", hint="such as app=vllm")
     where = ["-n", asked.namespace] if asked.namespace else []
-    pods = [_pod(one) for one in _items(_text(["get", "pods", *where, "-l", asked.selector, "-o", "json"]))]
+    pods = [
+        _pod(one)
+        for one in _items(_text(fetched.programs, ["get", "pods", *where, "-l", asked.selector, "-o", "json"]))
+    ]
     if not pods:
         raise ProbeError(f"no pod has {asked.selector!r}", hint="`kubectl get pods --show-labels` lists what there is")
     if len(pods) > MOST_PODS:
@@ -76,9 +78,8 @@ def fetch_pods(asked: Asked, fetched: Fetched) -> None:
     ]
     for pod in pods:
         work += _of_pod(pod, asked)
-    with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
-        list(pool.map(lambda one: _into(fetched, *one), work))
-        list(pool.map(lambda pod: _metrics(pod, fetched), pods))
+    each_at_once(lambda one: _into(fetched, *one), work, most=AT_ONCE, programs=fetched.programs)
+    each_at_once(lambda pod: _metrics(pod, fetched), pods, most=AT_ONCE, programs=fetched.programs)
 
 
 def _of_pod(pod: _Pod, asked: Asked) -> list[tuple[str, list[str]]]:
@@ -133,18 +134,23 @@ def _command(arguments: Sequence[str]) -> list[str]:
     return ["kubectl", *arguments, "--request-timeout=20s"] if arguments[0] != "logs" else ["kubectl", *arguments]
 
 
-def _text(arguments: Sequence[str]) -> str:
+def _text(programs: Programs, arguments: Sequence[str]) -> str:
     found: list[bytes] = []
-    ended = run_into(_command(arguments), found.append, limit_s=LIMIT_S, most_bytes=LIST_MOST_BYTES)
+    ended = programs.run_into(_command(arguments), found.append, limit_s=LIMIT_S, most_bytes=LIST_MOST_BYTES)
     if ended.cut or ended.code:
-        raise ProbeError(f"kubectl {arguments[0]}: {ended.cut or ended.said or f'exit code {ended.code}'}")
+        raise ProbeError(
+            f"kubectl {arguments[0]}: {ended.cut or ended.said or f'exit code {ended.code}'}",
+            hint="`kubectl config current-context` says which cluster is asked",
+        )
     return b"".join(found).decode("utf-8", "replace")
 
 
 def _into(fetched: Fetched, file: str, arguments: Sequence[str]) -> None:
     try:
         with fetched.writing(file) as sink:
-            ended = run_into(_command(arguments), sink.write, limit_s=LIMIT_S, most_bytes=ONE_MOST_BYTES)
+            ended = fetched.programs.run_into(
+                _command(arguments), sink.write, limit_s=LIMIT_S, most_bytes=ONE_MOST_BYTES
+            )
     except ProbeError as error:
         fetched.could_not_look(file, str(error))
         return
@@ -158,7 +164,7 @@ def _metrics(pod: _Pod, fetched: Fetched) -> None:
         path = f"/api/v1/namespaces/{pod.namespace or 'default'}/pods/{pod.name}:{port}/proxy/metrics"
         found: list[bytes] = []
         try:
-            ended = run_into(
+            ended = fetched.programs.run_into(
                 _command(["get", "--raw", path]), found.append, limit_s=LIMIT_S, most_bytes=METRICS_MOST_BYTES
             )
         except ProbeError as error:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 import json
 import re
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from roadworthy.adapters.incident.fetched import safe_part
+from roadworthy.adapters.incident.programs import each_at_once
 from roadworthy.core.errors import ProbeError
 from roadworthy.diagnose.metrics.wanted import TARGETS, query_of, step_s, wanted_of
 
@@ -54,8 +54,7 @@ def fetch_series(asker: Asker, asked: Range, fetched: Fetched) -> None:
     def fetch(name: str) -> None:
         _one(asker, asked, fetched, f"{folder}/{safe_part(name)}.json", name, asked.selectors)
 
-    with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
-        list(pool.map(fetch, names))
+    each_at_once(fetch, names, most=AT_ONCE)
     jobs = _jobs(fetched.folder / folder, families["engines"])
     if jobs:
         any_of = "|".join(re.escape(job).replace("\\", "\\\\").replace('"', '\\"') for job in sorted(jobs))
