@@ -7,25 +7,30 @@ import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from roadworthy.adapters.files import write_atomically
-from roadworthy.adapters.remote_shell import SHELL, Programs, script_of, through
 from roadworthy.core.errors import ProbeError
 from roadworthy.diagnose.hosts import pod_logs
 from roadworthy.diagnose.hosts.commands import Answer, capture_script, parse_capture
+
+if TYPE_CHECKING:
+    from roadworthy.adapters.remote_shell import Programs
 
 CAPTURE_LIMIT_S = 300
 CAPTURE_MOST = 64 * 2**20
 """Characters of one host's answers; those of a large host are about two million."""
 
 SSH_AT_ONCE = 32
-MANIFEST = "capture.json"
+MANIFEST, FABRIC_MANIFEST = "capture.json", "fabric.json"
 LOG_MOST_BYTES = 2**29
 """Of the logs of all pods together; a node's answers take about 2 MB."""
 
 
 def capture_here(*, weights: str | None = None) -> tuple[Answer, ...]:
     """Ask this host. Raises ProbeError when there is no shell to ask with."""
+    from roadworthy.adapters.remote_shell import SHELL, Programs
+
     return _asked(list(SHELL), capture_script(weights=weights), "this host", Programs())
 
 
@@ -35,6 +40,8 @@ def capture_over_ssh(hosts: Sequence[str], *, weights: str | None = None) -> dic
     Questions that still run on hosts end when this does, also by an interrupt. Raises SpecError for a name that ssh
     would take for an option.
     """
+    from roadworthy.adapters.remote_shell import Programs, through
+
     script, running = capture_script(weights=weights), Programs()
     commands = {host: through(host) for host in hosts}
 
@@ -54,6 +61,8 @@ def capture_over_ssh(hosts: Sequence[str], *, weights: str | None = None) -> dic
 
 
 def _asked(command: list[str], script: str, host: str, running: Programs) -> tuple[Answer, ...]:
+    from roadworthy.adapters.remote_shell import SHELL, script_of  # not needed to judge what was captured
+
     asks = script_of(SHELL, {}, limit_s=CAPTURE_LIMIT_S, reads=script)
     try:
         with running.started(command, asks, most=CAPTURE_MOST) as program:

@@ -8,11 +8,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from roadworthy.adapters.capture import FABRIC_MANIFEST
 from roadworthy.adapters.files import write_atomically
 from roadworthy.core.errors import ProbeError
 from roadworthy.diagnose.hosts.fabric.values import Command, End, FabricCapture, Inventory, Output, Port, Run, Step
 
-MANIFEST = "fabric.json"
 FORM = 1
 
 
@@ -27,16 +27,12 @@ def write_fabric(folder: Path, capture: FabricCapture) -> None:
         "hosts": [_of_inventory(one) for one in capture.inventories],
         "runs": [_of_run(run) for run in capture.runs],
     }
-    write_atomically(folder / MANIFEST, json.dumps(told, indent=1) + "\n")
-
-
-def has_fabric(folder: Path) -> bool:
-    return (folder / MANIFEST).is_file()
+    write_atomically(folder / FABRIC_MANIFEST, json.dumps(told, indent=1) + "\n")
 
 
 def read_fabric(folder: Path) -> FabricCapture:
     """What :func:`write_fabric` wrote. Raises ProbeError for anything else; an output that is gone is empty."""
-    path = folder / MANIFEST
+    path = folder / FABRIC_MANIFEST
     try:
         told = json.loads(path.read_text(encoding="utf-8"))
         if told["form"] != FORM:

@@ -82,7 +82,11 @@ def command(
     looked = Looked()
     if not fabric:
         looked = _looked(deployment, source, ssh_hosts, weights, capture, alone=measured is None)
-    if html is not None and measured is not None:
+    if html is not None:
+        if measured is None:
+            raise SpecError(
+                f"--html {html}: {source} holds no fabric", hint="`check --fabric --capture DIR` captures one"
+            )
         from roadworthy.cli.check_fabric import write_page
 
         write_page(html, measured)
@@ -110,10 +114,11 @@ def _deployment(spec: str | None) -> Deployment | None:
 
 def _fabric_of(source: Path, deployment: Deployment | None, *, required: bool) -> FabricReport | None:
     """What a folder holds of a fabric; None where it holds none and none is asked for."""
-    from roadworthy.adapters.fabric_files import has_fabric, read_fabric
+    from roadworthy.adapters.capture import FABRIC_MANIFEST
 
-    if not required and not has_fabric(source):
+    if not required and not (source / FABRIC_MANIFEST).is_file():
         return None
+    from roadworthy.adapters.fabric_files import read_fabric
     from roadworthy.cli.check_fabric import judged
 
     return judged(read_fabric(source), deployment)
@@ -193,12 +198,12 @@ def _captured(
 
 
 def _told(looked: Looked, measured: FabricReport | None, *, as_json: bool) -> int:
-    from roadworthy.cli import check_fabric
-
     findings = (*looked.findings, *(measured.judgement.findings if measured else ()))
     code = EXIT_FINDINGS if findings else EXIT_COULD_NOT_LOOK if looked.unreachable else EXIT_FINE
     status = "findings" if findings else "healthy"
     if measured is not None and not findings:
+        from roadworthy.cli import check_fabric
+
         code, status = max(code, check_fabric.exit_code(measured)), check_fabric.status_of(measured)
     if as_json:
         _print_json(looked, measured, findings, status)
@@ -207,6 +212,8 @@ def _told(looked: Looked, measured: FabricReport | None, *, as_json: bool) -> in
     if not findings and status != "insufficient":
         lines += ["Nothing found among what could be looked at.", ""]
     if measured is not None:
+        from roadworthy.cli import check_fabric
+
         lines = [*check_fabric.text_of(measured), *lines]
     notes = [f"Note: {note['text']}" for note in looked.notes]
     click.echo("\n".join(_shown(line) for line in (*lines, *notes, *_blind_spots(looked))))
@@ -219,7 +226,6 @@ def _shown(line: str) -> str:
 
 
 def _print_json(looked: Looked, measured: FabricReport | None, findings: Sequence[Finding], status: str) -> None:
-    from roadworthy.cli import check_fabric
     from roadworthy.cli.output import print_json
 
     blind = {host: [{"what": what, "why": why} for what, why in some] for host, some in looked.missing.items()}
@@ -228,6 +234,8 @@ def _print_json(looked: Looked, measured: FabricReport | None, findings: Sequenc
         "unreachable": looked.unreachable, "could_not_look": blind, "capture_next": [],
     }  # fmt: skip
     if measured is not None:
+        from roadworthy.cli import check_fabric
+
         judgement = measured.judgement
         blind["fabric"] = [{"what": what, "why": why} for what, why in judgement.could_not_look]
         document["notes"] = (*looked.notes, *judgement.notes)

@@ -145,6 +145,12 @@ def test_without_hosts_it_is_this_one_alone_and_without_gpus_there_is_nothing_to
     assert document["fabric"]["hosts"][0]["unanswered"] is None
 
 
+def test_a_page_is_asked_for_where_there_is_a_fabric(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="holds no fabric"):
+        run("--from", CAPTURES / "one-nic-down" / "node-a", "--html", tmp_path / "x.html")
+    assert not (tmp_path / "x.html").exists()
+
+
 def test_a_folder_without_a_fabric_is_an_error_when_one_is_asked_for(tmp_path: Path) -> None:
     with pytest.raises(ProbeError, match=r"fabric\.json"):
         run("--fabric", "--from", tmp_path)
