@@ -121,8 +121,8 @@ def score_ingest(corpus: Path) -> Iterator[Limit]:
     """The Civil Code and the GDPR into an empty store, with vectors, on two cores."""
     with tempfile.TemporaryDirectory() as home:
         command = [
-            sys.executable, "-m", "roadworthy", "doc", "ingest", *(str(corpus / name) for name in INGEST), "--home", home,
-            "--workers", "2", "--json",
+            sys.executable, "-m", "roadworthy", "doc", "ingest", *(str(corpus / name) for name in INGEST),
+            "--home", home, "--workers", "2", "--json",
         ]  # fmt: skip
         began, cpu = time.perf_counter(), _cpu_s()
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
