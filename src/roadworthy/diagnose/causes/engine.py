@@ -30,6 +30,7 @@ CAUSES = (
         tells="The engine refuses its arguments: a size does not divide, a flag is unknown or its value is not allowed.",
         signs=(
             sign("flags.divisible", 0.75, "{what} {value} is not divisible by {by} {divisor}."),
+            sign("flags.number-divisible", 0.6, "{value} is not divisible by {divisor}."),
             sign("flags.unrecognised", 0.85, "The parser does not know: {flags}."),
             sign("flags.invalid-choice", 0.8, "{value} is no choice of {flag}."),
             sign("flags.invalid-value", 0.7, "{flag}: {why}."),
@@ -336,7 +337,7 @@ CAUSES = (
             sign("warmup.timeout", 0.5, "The warmup timed out."),
             sign("startup.timeout", 0.2, "A wait of {seconds} s ran out."),
             sign("jit.empty-cache", 0.4, "The kernel cache is empty."),
-            sign("jit.stalled", 0.1),
+            sign("jit.stalled", 0.1), sign("request.first-slow", 0.3, "The first request took {first} s, later ones {later}."),
             sign("collective.watchdog-timeout", 0.1), sign("engine.execute-timeout", 0.3, "A call to the workers timed out."),
             sign("engine.shm-broadcast-wait", 0.15), sign("engine.hang-detector", 0.4, "A hang detector gave up on the wait."),
         ),

@@ -5,6 +5,6 @@ from __future__ import annotations
 from roadworthy.diagnose.joins import caches, engine, machines, memory, network, ranks, routing, scrapes, versions
 
 JOINS = (
-    *network.JOINS, *memory.JOINS, *scrapes.JOINS, *caches.JOINS, *engine.JOINS, *machines.JOINS, *versions.JOINS,
+    *scrapes.JOINS, *network.JOINS, *memory.JOINS, *caches.JOINS, *engine.JOINS, *machines.JOINS, *versions.JOINS,
     *routing.JOINS, *ranks.JOINS,
 )  # fmt: skip

@@ -214,7 +214,7 @@ def compiling(book: ClueBook) -> Iterator[Clue]:
     built = book.first("jit.build", "jit.empty-cache")
     waited = book.first(
         "warmup.timeout", "startup.timeout", "engine.hang-detector", "engine.execute-timeout",
-        "collective.watchdog-*", "k8s.liveness-*", "engine.stalled",
+        "collective.watchdog-*", "k8s.liveness-*", "engine.stalled", "request.first-slow",
     )  # fmt: skip
     if built is not None and waited is not None:
         yield derived(built, "jit.stalled", waited)

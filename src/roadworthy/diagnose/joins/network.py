@@ -334,6 +334,8 @@ def _gigabits(clue: Clue) -> float | None:
 
 def counter_growth(book: ClueBook) -> Iterator[Clue]:
     """``grew.NAME`` for a counter that is above zero and rose between two readings, or was read once above zero."""
+    level: list[Clue] = []
+    fell = False
     for name in sorted(one for one in book.names() if one.startswith("counter.")):
         clues = book.all(name)
         by_place: dict[tuple[str | None, str], list[Clue]] = defaultdict(list)
@@ -341,12 +343,16 @@ def counter_growth(book: ClueBook) -> Iterator[Clue]:
             by_place[clue.host, clue.value("device")].append(clue)
         for some in by_place.values():
             first, last = int(some[0].value("value")), int(some[-1].value("value"))
-            if len(some) > 1 and last == first and name in ("counter.link_downed", "counter.symbol_error"):
-                yield derived(some[-1], "counters.level", some[0])
+            of_link = name in ("counter.link_downed", "counter.symbol_error")
+            if len(some) > 1 and last == first and of_link:
+                level.append(derived(some[-1], "counters.level", some[0]))
+            fell = fell or (of_link and len(some) > 1 and last > first)
             if len(some) == 1 and last >= ONE_READING_LEAST:
                 yield derived(some[0], f"grew.{name[8:]}", by=last)
             elif len(some) > 1 and last > first:
                 yield derived(some[-1], f"grew.{name[8:]}", some[0], by=last - first)
+    if not fell:  # one port that stands still says nothing of another that does not
+        yield from level
 
 
 def links(book: ClueBook) -> Iterator[Clue]:

@@ -97,7 +97,7 @@ def _memory_errors(document: Document, line: Line, section: str, gpu: str) -> It
 
 def _pcie_query(document: Document, line: Line) -> Iterator[Clue]:
     text = line.text
-    gen = re.search(r"(?:pcie\.link\.gen\.current|[Gg]en(?:eration)? current|Current\s+: )\D{0,3}(?P<now>\d)", text)
+    gen = re.search(r"(?:pcie\.link\.gen\.current|[Gg]en(?:eration)? current)\D{0,3}(?P<now>\d)", text)
     gen_max = re.search(r"(?:pcie\.link\.gen\.max|gen max)\D{0,3}(?P<max>\d)", text)
     width = re.search(r"(?:pcie\.link\.width\.current|width current)\D{0,3}(?P<now>\d+)", text)
     width_max = re.search(r"(?:pcie\.link\.width\.max|width max)\D{0,3}(?P<max>\d+)", text)
@@ -110,6 +110,35 @@ def _pcie_query(document: Document, line: Line) -> Iterator[Clue]:
             utilisation=busy["percent"] if busy else "", pstate=state["state"] if state else "",
             gpu=_gpu_of(text),
         )  # fmt: skip
+
+
+def link_information(document: Document) -> Iterator[Clue]:
+    """``pcie.link`` of `nvidia-smi -q`: generation and width now and at most, and how busy the GPU is."""
+    gpu, block = "", ""
+    seen: dict[str, str] = {}
+    where: list[Line] = []
+
+    def ended() -> Iterator[Clue]:
+        if seen.get("width") or seen.get("gen"):
+            values = {key: seen.get(key, "") for key in ("gen", "gen_max", "width", "width_max", "utilisation")}
+            yield document.clue("pcie.link", *where[:3], **values, pstate=seen.get("pstate", ""), gpu=gpu)
+
+    for line in document.numbered():
+        if found := re.match(r"^GPU (?P<gpu>[\w:.]+)\s*$", line.text):
+            yield from ended()
+            gpu, block, seen, where = found["gpu"], "", {}, []
+        elif found := re.match(r"^\s+(?P<block>PCIe Generation|Link Width|Utilization)\s*$", line.text):
+            block = found["block"]
+        elif found := re.match(r"^\s+Performance State\s*: P(?P<state>\d+)", line.text):
+            seen["pstate"] = found["state"]
+        elif found := re.match(r"^\s+(?P<key>Max|Current|GPU|Gpu)\s+: (?P<value>\d+)", line.text):
+            name = {"PCIe Generation": "gen", "Link Width": "width"}.get(block, "")
+            if name and found["key"] in ("Max", "Current"):
+                seen[name if found["key"] == "Current" else f"{name}_max"] = found["value"]
+                where.insert(0 if found["key"] == "Current" else len(where), line)
+            elif block == "Utilization" and found["key"] in ("GPU", "Gpu"):
+                seen["utilisation"] = found["value"]
+    yield from ended()
 
 
 def _gpu_of(text: str) -> str:
@@ -203,4 +232,4 @@ def services(document: Document) -> Iterator[Clue]:
             yield document.clue("fabric.down", line, state=found["state"])
 
 
-PROBES = (services, versions, memory_and_processes, health, topology, placement)
+PROBES = (link_information, services, versions, memory_and_processes, health, topology, placement)

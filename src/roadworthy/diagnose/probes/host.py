@@ -169,11 +169,12 @@ def modules(document: Document) -> Iterator[Clue]:
 def processors(document: Document) -> Iterator[Clue]:
     """``cpu.throttled`` of cpu.stat, ``cpu.quota`` of cpu.max, threads and load against cores, ``cpu.steal``."""
     for line in document.numbered():
-        if found := re.match(
-            r"^(?P<key>nr_periods|nr_throttled|throttled_usec|throttled_time)[\s:=]+(?P<value>\d+)", line.text
-        ):
-            yield document.clue(f"cpu.{found['key']}", line, value=found["value"])
-        elif found := re.match(r"^(?P<quota>\d{4,}) (?P<period>\d{4,})$", line.text):
+        kept = re.findall(r"\b(nr_periods|nr_throttled|throttled_usec|throttled_time)[\s:=]+(\d+)", line.text)
+        for key, value in kept:
+            yield document.clue(f"cpu.{key}", line, value=value)
+        if kept:
+            continue
+        if found := re.match(r"^(?:cpu\.max\S*\s+)?(?P<quota>\d{4,}) (?P<period>\d{4,})$", line.text):
             cores = int(found["quota"]) / int(found["period"])
             yield document.clue("cpu.quota", line, cores=f"{cores:g}")
         elif found := re.search(r"load average: (?P<one>[\d.]+)", line.text):
@@ -316,6 +317,21 @@ def clocks(document: Document) -> Iterator[Clue]:
                 yield document.clue("clock.in-step", line)
 
 
+def scanned_ports(document: Document) -> Iterator[Clue]:
+    """``connect.selective`` of `nmap`: the host answers on some ports, and others are filtered."""
+    address, opened = "", None
+    for line in document.numbered():
+        if found := re.search(r"scan report for (?:\S+ \()?(?P<address>[\w.:-]+)", line.text):
+            address, opened = found["address"], None
+        elif found := re.match(r"^(?P<port>\d+)/tcp\s+(?P<state>open|filtered)\b", line.text):
+            if found["state"] == "open":
+                opened = (found["port"], line)
+            elif opened is not None:
+                yield document.clue(
+                    "connect.selective", line, opened[1], address=address, port=found["port"], open_port=opened[0]
+                )
+
+
 def network(document: Document) -> Iterator[Clue]:
     """``net.interface`` of `ip addr`: name and address."""
     name = ""
@@ -330,5 +346,5 @@ def network(document: Document) -> Iterator[Clue]:
 
 
 PROBES = (
-    limits, mounts, shared_memory_files, modules, processors, processes, reads, boot, peer_bandwidth, clocks, network,
+    limits, mounts, shared_memory_files, modules, processors, processes, reads, boot, peer_bandwidth, clocks, network, scanned_ports,
 )  # fmt: skip

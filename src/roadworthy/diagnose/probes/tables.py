@@ -345,6 +345,38 @@ def pcie_links(document: Document, table: Table) -> Iterator[Clue]:
         yield document.clue("pcie.link", line, **values, pstate="")
 
 
+def memory_health(document: Document, table: Table) -> Iterator[Clue]:
+    """Row remapping and ECC counts of a query: ``ecc.pending``, ``ecc.remap-failed``, ``ecc.uncorrectable``."""
+    columns = {
+        "ecc.pending": table.column(r"remapped_rows\.pending"), "ecc.remap-failed": table.column(r"remapped_rows\.failure"),
+        "ecc.remapped-rows": table.column(r"remapped_rows\.uncorrectable"),
+        "ecc.uncorrectable": table.column(r"ecc\.errors\.uncorrected\.volatile\.(?:total|device_memory|dram)"),
+    }  # fmt: skip
+    for name, at in columns.items():
+        for row, line in zip(table.rows, table.lines, strict=True):
+            if at is not None and (row[at].lower() == "yes" or (number_of(row[at]) or 0) > 0):
+                yield document.clue(name, line, gpu=row[0], count=row[at])
+
+
+FIRST_SLOW_S, TIMES_SLOWER = 20.0, 20.0
+
+
+def first_request(document: Document, table: Table) -> Iterator[Clue]:
+    """``request.first-slow``: the first of several requests takes many times what the others take."""
+    at = table.column(r"ttft.*_s$|latency_s$|duration_s$|ttft_?s$|first_token_s")
+    if at is None:
+        return
+    values = [value for value in table.numbers(at) if value is not None]
+    if len(values) >= 3 and values[0] >= FIRST_SLOW_S and values[0] > TIMES_SLOWER * median(values[1:]):
+        yield document.clue(
+            "request.first-slow",
+            table.lines[0],
+            table.lines[1],
+            first=f"{values[0]:g}",
+            later=f"{median(values[1:]):g}",
+        )
+
+
 def compute_processes(document: Document, table: Table) -> Iterator[Clue]:
     """``gpu.process`` of a query of compute apps, whatever the order of its columns."""
     pid, memory, name = table.column(r"^pid"), table.column(r"used.*memory"), table.column(r"process_name|name")
@@ -503,6 +535,8 @@ READERS = (
     uplinks,
     cache_scores,
     compute_processes,
+    memory_health,
+    first_request,
     pcie_links,
     sessions,
     imbalance,

@@ -61,6 +61,7 @@ SIGNALS = (
     signal("rdma.create-cq-failed", "ibv_create_cq | ibv_create_qp | ibv_exp_create", r"ibv_(?:exp_)?create_(?P<what>\w+)\b.*?(?:failed|error).*?(?P<error>Cannot allocate memory|ENOMEM|\w[\w ]*)"),
     signal("rdma.memlock-named", "max locked memory (ulimit -l) | RLIMIT_MEMLOCK | set max locked memory",
            r"(?:current: (?P<limit>\d+ \w+)|RLIMIT_MEMLOCK(?: is)? ?(?P<bytes>\d+)?|max locked memory)"),
+    signal("process.lock-refused", "mlock", r"mlock(?:all|2)?\b.*?(?:fail|Cannot allocate memory|Errno 12|ENOMEM|EPERM|not permitted)"),
     signal("rdma.gdr-disabled", "GPU Direct RDMA Disabled", r"GPU Direct RDMA Disabled for (?:HCA \d+ )?'?(?P<device>\w+)?"),
     signal("rdma.gdr-enabled", "GPU Direct RDMA Enabled", r"GPU Direct RDMA Enabled for"),
     signal("nccl.channel-gdr", "via NET/IB", r"via NET/IB/(?P<nic>\d+)(?:\(\d+\))?/GDRDMA"),
