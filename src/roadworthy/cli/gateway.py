@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from roadworthy.cli.output import STOP_SIGNALS, require_two_ports, say
+from roadworthy.core.errors import RoadworthyError
 
 if TYPE_CHECKING:
     from roadworthy.cli.gateway_setup import Options
@@ -178,11 +179,16 @@ class _Service:
     async def _upgrade(self) -> None:
         if self._supervisor is not None:
             await self._supervisor.upgrade()
-            return
-        assert self._gateway is not None
-        supervisor = self._new_supervisor()
-        if await supervisor.follow(self._gateway):
-            self._supervisor = supervisor
+        else:
+            assert self._gateway is not None
+            supervisor = self._new_supervisor()
+            if await supervisor.follow(self._gateway):
+                self._supervisor = supervisor
+        if self._documents is not None:
+            try:
+                await self._documents.restart()
+            except RoadworthyError as error:
+                say(f"{error}\nhint: documents are not served until the next upgrade or start")
 
     def _cut(self) -> None:
         for one in (self._supervisor, self._gateway):

@@ -69,6 +69,7 @@ def test_the_data_ports_keys_and_errors_hold(tmp_path: Path) -> None:
             assert wrong.headers["www-authenticate"] == "Bearer"
             for method, path, body, more, status, code in (
                 ("GET", "/nothing/here", None, (), 404, "not_found"),
+                ("GET", "/", None, (), 404, "not_found"),
                 ("DELETE", "", None, (), 405, "method_not_allowed"),
                 ("GET", "/doc_1", None, (), 400, "invalid_parameter"),
                 ("POST", "/search", {"query": ""}, (), 400, "invalid_fields"),

@@ -33,7 +33,7 @@ Tell = Callable[[str, Mapping[str, Any]], None]
 def wanted_of(shelf: Shelf, documents: Sequence[str]) -> list[DocumentRecord]:
     """Those that are named, or all that can be searched. Raises Refused for one that is not there, or not yet."""
     if not documents:
-        return [one for one in shelf.documents.values() if one.status == "ready"]
+        return [one for one in tuple(shelf.documents.values()) if one.status == "ready"]
     found = [shelf.document(one) for one in dict.fromkeys(documents)]
     for one in found:
         if one.status != "ready":

@@ -128,7 +128,7 @@ class Library:
         """The latest first, from the one behind ``after`` on."""
         shelf = self._shelf(tenant)
         records = sorted(
-            (one for one in list(shelf.documents.values()) if one.status != "deleting"),
+            (one for one in tuple(shelf.documents.values()) if one.status != "deleting"),
             key=lambda one: (-one.uploaded_s, one.id),
         )
         start = 0

@@ -80,7 +80,8 @@ class Shelf:
 
     @property
     def stored_bytes(self) -> int:
-        return sum(one.size_bytes for one in self.documents.values())
+        """As the documents were uploaded. Any thread may ask, so that what is walked over is a copy."""
+        return sum(one.size_bytes for one in tuple(self.documents.values()))
 
     # records
 
@@ -138,7 +139,7 @@ class Shelf:
             self.documents.pop(document, None)
 
     def jobs_of(self, document: str) -> Iterator[JobRecord]:
-        return (one for one in list(self.jobs.values()) if one.document == document)
+        return (one for one in tuple(self.jobs.values()) if one.document == document)
 
     # after a stop, however it came
 

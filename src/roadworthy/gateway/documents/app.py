@@ -262,7 +262,9 @@ def documents_app(library: Library, pool: Executor, questions: Executor) -> Star
     for path, by_method in of_path.items():
         place = path.replace("{document}", "{document:document}")
         routes.append(Route(place, _endpoint(by_method, library, pool, questions), methods=list(by_method)))
-    return Starlette(routes=routes, exception_handlers={HTTPException: _not_there})
+    app = Starlette(routes=routes, exception_handlers={HTTPException: _not_there})
+    app.router.redirect_slashes = False  # it would name this process's own address
+    return app
 
 
 def _endpoint(

@@ -63,6 +63,11 @@ class DocumentsProcess:
                 await asyncio.to_thread(process.wait)
         self._process = None
 
+    async def restart(self) -> None:
+        """Run the program that is on disk now; what is in progress is taken up again. Raises ProbeError."""
+        await self.stop()
+        await self.start()
+
     async def _started(self) -> None:
         process = self._process = subprocess.Popen(  # noqa: ASYNC220 - a fork and exec, some milliseconds
             [sys.executable, "-P", "-m", MODULE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
