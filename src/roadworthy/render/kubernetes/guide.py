@@ -50,7 +50,7 @@ def _needs(inputs: RenderInput, launcher: str) -> Iterator[str]:
         yield "The KubeRay operator 1.7 or newer, and an image with vLLM **and** Ray: see `ray.Dockerfile`."
     if inputs.gpu.id != "cpu":
         yield "The NVIDIA device plugin and GPU feature discovery (both come with the GPU operator)."
-        yield "Nodes that are ready: `roadworthy render DOCUMENT --target check` asks each one what matters to an engine."
+        yield "Nodes that are ready: `roadworthy render DOCUMENT --target check` asks each what matters to an engine."
     line = launch(inputs).lines[0]
     if uses_rdma(inputs, line):
         yield "An RDMA device plugin that offers " + code(inputs.deployment.kubernetes.rdma_resource) + "."
