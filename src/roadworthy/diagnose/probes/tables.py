@@ -454,7 +454,7 @@ def replica_hits(document: Document, table: Table) -> Iterator[Clue]:
     """``session.hits-fall-with-replicas``: a hit rate that only one replica, or pinned sessions, reach."""
     rate, replicas = (
         table.column(r"hit.*rate|hit_ratio|cache.*hit|hits?%"),
-        table.column(r"^replicas?$|n_?replicas|workers$|instances$"),
+        table.column(r"^replicas?$|^pods$|^backends$|n_?replicas|workers$|instances$"),
     )
     if rate is None or (replicas is None and not any(SINGLE.search(" ".join(row)) for row in table.rows)):
         return

@@ -89,8 +89,8 @@ SIGNALS = (
            r"Avg prompt throughput: (?P<prompt_per_s>[\d.]+) tokens/s, Avg generation throughput: (?P<output_per_s>[\d.]+) tokens/s, Running: (?P<running>\d+) reqs, (?:Swapped: \d+ reqs, )?(?:Waiting|Pending): (?P<waiting>\d+) reqs(?:.*?GPU KV cache usage: (?P<kv_percent>[\d.]+)%)?(?:.*?[Pp]refix cache hit rate: (?:GPU: )?(?P<hit_percent>[\d.]+)%)?"),
     signal("sglang.stats", "#running-req", r"Decode batch.*?#running-req: (?P<running>\d+).*?token usage: (?P<usage>[\d.]+)(?:.*?gen throughput \(token/s\): (?P<output_per_s>[\d.]+))?(?:.*?#queue-req: (?P<waiting>\d+))?"),
     # scheduling, caches
-    signal("hybrid.no-state", "forcing full prompt re-processing | lack of cache data | no SSM companion state | SSM state | mamba state | recurrent state | no state checkpoint | linear attention state",
-           r"(?:forcing full prompt re-processing|lack of cache data|no SSM companion|(?:SSM|mamba|recurrent|linear attention) state.*(?:miss|not found|absent|missing|unavailable|recomput|skip)|no (?:SSM|mamba|recurrent)? ?state (?:checkpoint|snapshot))"),
+    signal("hybrid.no-state", "forcing full prompt re-processing | lack of cache data | not trimmable | no SSM companion state | SSM state | mamba state | recurrent state | no state checkpoint | linear attention state",
+           r"(?:forcing full prompt re-processing|lack of cache data|not trimmable|no SSM companion|(?:SSM|mamba|recurrent|linear attention) state.*(?:miss|not found|absent|missing|unavailable|recomput|skip)|no (?:SSM|mamba|recurrent)? ?state (?:checkpoint|snapshot))"),
     signal("cache.known-not-reused", "reused=0", r"(?:longest_common_prefix|lcp|common_prefix)\w*=(?P<known>[1-9]\d{2,}).*\breused=0\b"),
     signal("hybrid.prefix-disabled", "refix caching", r"[Pp]refix caching.*(?:not supported|disabled|experimental|unsupported).*(?:hybrid|[Mm]amba|linear|SSM)|(?:hybrid|[Mm]amba|linear|SSM).*[Pp]refix caching.*(?:not supported|disabled|no effect|ignored)",
            unless="when prefix caching is disabled"),
