@@ -40,9 +40,7 @@ class Question:
     of_host: bool = False
 
 
-def _question(
-    file: str, run: str, about: str, *, tool: str = "", limit_s: int = 10, of_host: bool = False
-) -> Question:
+def _question(file: str, run: str, about: str, *, tool: str = "", limit_s: int = 10, of_host: bool = False) -> Question:
     return Question(file=file, run=run, about=about, tool=tool, limit_s=limit_s, of_host=of_host)
 
 
