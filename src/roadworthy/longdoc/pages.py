@@ -142,7 +142,8 @@ def _without_edges(pages: Sequence[Sequence[str]]) -> Iterator[list[str]]:
             start += 1
         while end > max(start, len(page) - EDGE_LINES) and _of_the_paper(page[end - 1], repeated):
             end -= 1
-        yield list(page[start:end])
+        # where nothing would be left, lines that are alike are what the page says
+        yield list(page[start:end]) or [line for line in page if not _PAGE_NUMBER.match(line)]
 
 
 def _of_the_paper(line: str, repeated: set[str]) -> bool:

@@ -72,3 +72,10 @@ def test_a_page_without_words_begins_where_the_next_does() -> None:
 def test_no_pages_are_no_text() -> None:
     assert flowing([]).text == ""
     assert flowing(["", " \n "]).page_starts == (0, 0)
+
+
+def test_pages_that_say_nothing_but_what_is_alike_keep_it() -> None:
+    pages = [f"Receipt {number} was paid in full by the tenant." for number in range(1, 30)]
+    flow = flowing(pages)
+    assert flow.text.count("was paid") == 29
+    assert flow.page_of(flow.text.index("Receipt 7 ")) == 7

@@ -32,6 +32,8 @@ def read_picture(data: bytes, recognise: Recognise | None) -> ReadDocument:
                 )
             grey = picture.convert("L")
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise UnreadableError(f"not a readable picture: {error}") from error
+        raise UnreadableError(
+            f"not a readable picture: {error}", hint=f"up to {MOST_PIXELS:,} pixels are read"
+        ) from error
     flow = flowing([text for _, text in recognise([(0, grey)])])
     return ReadDocument(kind="image", text=flow.text, page_starts=flow.page_starts, pages=1, ocr_pages=(1,))
