@@ -78,29 +78,31 @@ def fabric_hosts(deployment: Deployment | None, named: str | None) -> tuple[Host
     Raises SpecError for an empty list, one named twice, and a document of several nodes that names none.
     """
     from roadworthy.adapters.fabric import Host
+    from roadworthy.spec.values import ClusterSpec
 
     if named is None and (deployment is None or (deployment.cluster.nodes == 1 and not deployment.cluster.hosts)):
         return (Host(name=socket.gethostname(), address="127.0.0.1"),)
+    cluster = deployment.cluster if deployment is not None else ClusterSpec()
+    known = {one.address: one for one in cluster.hosts}
+    wrong, pairs = "cluster.hosts", [(address, address) for address in known]
     if named is not None:
-        pairs = [one.strip().partition("=") for one in named.split(",") if one.strip()]
-        found = tuple(Host(name=name, address=address or name) for name, _, address in pairs)
-        wrong = "--hosts"
-    else:
-        cluster = deployment.cluster if deployment is not None else None
-        found = tuple(
+        split = [one.strip().partition("=") for one in named.split(",") if one.strip()]
+        wrong, pairs = "--hosts", [(name, address or name) for name, _, address in split]
+    found = []
+    for name, address in pairs:
+        told = known.get(address) or known.get(name)
+        found.append(
             Host(
-                name=one.address, address=one.address, interface=one.interface or (cluster.interface or ""),
-                hcas=one.hcas or cluster.hcas,
+                name=name, address=address, interface=(told and told.interface) or cluster.interface or "",
+                hcas=(told and told.hcas) or cluster.hcas,
             )
-            for one in (cluster.hosts if cluster else ())
-        ) if cluster else ()  # fmt: skip
-        wrong = "cluster.hosts"
+        )  # fmt: skip
     if not found:
         raise SpecError(f"{wrong}: no hosts to measure between", hint="--hosts node-a,node-b,node-c")
     names = [one.name for one in found]
     if len(set(names)) < len(names):
         raise SpecError(f"{wrong}: a host is named twice: {', '.join(names)}", hint="each host once")
-    return found
+    return tuple(found)
 
 
 def _choice(deployment: Deployment | None, tools: Sequence[str]) -> Choice:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from roadworthy.adapters.fabric_files import write_fabric
+from roadworthy.catalog.vocabulary import CatalogVocabulary
 from roadworthy.cli import check
 from roadworthy.core.errors import ProbeError, SpecError
 from roadworthy.diagnose.hosts.fabric.values import Command, End, FabricCapture, Inventory, Output, Run, Step
@@ -133,6 +134,24 @@ def test_hosts_must_be_named_once_and_reachable(arguments: tuple[str, ...], matc
     spec.write_text(SPEC)
     with pytest.raises(SpecError, match=match):
         run("--fabric", *(str(spec) if one == "SEVERAL" else one for one in arguments))
+
+
+def test_hosts_take_interface_and_compute_nics_from_the_document() -> None:
+    """Those of the document, and those named beside it: by address where it knows them, else the cluster's."""
+    from roadworthy.cli.check_fabric import fabric_hosts
+    from roadworthy.spec.load import load_text
+
+    text = SPEC.replace(
+        "nodes: 4,",
+        "nodes: 2, interface: ens3, hcas: [mlx5_0], hosts: [{address: 10.0.0.1}, {address: 10.0.0.2, hcas: [mlx5_9]}],",
+    )
+    deployment = load_text(text, source="my.yaml", vocabulary=CatalogVocabulary(is_checkpoint=lambda _: False))
+    assert [(one.name, one.address, one.interface, one.hcas) for one in fabric_hosts(deployment, None)] == [
+        ("10.0.0.1", "10.0.0.1", "ens3", ("mlx5_0",)), ("10.0.0.2", "10.0.0.2", "ens3", ("mlx5_9",)),
+    ]  # fmt: skip
+    assert [(one.name, one.hcas) for one in fabric_hosts(deployment, "pod-a=10.0.0.2, pod-b=10.0.0.7")] == [
+        ("pod-a", ("mlx5_9",)), ("pod-b", ("mlx5_0",)),
+    ]  # fmt: skip
 
 
 def test_without_hosts_it_is_this_one_alone_and_without_gpus_there_is_nothing_to_measure(
