@@ -15,12 +15,16 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
+import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,22 +137,160 @@ def port_taken(folder: Path) -> str:
         return output_of(command)
 
 
+@contextlib.contextmanager
+def serving(
+    folder: Path, *more: str, environment: dict[str, str] | None = None
+) -> Iterator[tuple[subprocess.Popen[bytes], Path, str]]:
+    """A vLLM that answers: its process, the file it logs to and its address; its whole group is ended."""
+    command, log = serve(folder, *more), folder / "serve.log"
+    address = f"http://127.0.0.1:{command[command.index('--port') + 1]}"
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            command, stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
+            env={**os.environ, **(environment or {})},
+        )  # fmt: skip
+    try:
+        until = time.monotonic() + 2 * LIMIT_S
+        while process.poll() is None and time.monotonic() < until:
+            with contextlib.suppress(OSError):
+                urllib.request.urlopen(f"{address}/health", timeout=5).close()
+                break
+            time.sleep(1)
+        yield process, log, address
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def ask(address: str, tokens: int) -> None:
+    body = json.dumps({"prompt": "count " * 40, "max_tokens": tokens, "ignore_eos": True}).encode()
+    request = urllib.request.Request(f"{address}/v1/completions", body, {"content-type": "application/json"})
+    with contextlib.suppress(OSError):
+        urllib.request.urlopen(request, timeout=LIMIT_S).close()
+
+
+def kv_blocks_run_out(folder: Path) -> str:
+    """A pool that holds few sequences, and many long answers at once: the log, then /metrics while they wait."""
+    with serving(folder, "--kv-cache-memory-bytes", KV_BYTES_FEW, "--max-num-seqs", "32") as (_, log, address):
+        asked = [threading.Thread(target=ask, args=(address, 400), daemon=True) for _ in range(48)]
+        for one in asked:
+            one.start()
+        scrape, until = "", time.monotonic() + LIMIT_S
+        while time.monotonic() < until:
+            time.sleep(1)
+            with contextlib.suppress(OSError), urllib.request.urlopen(f"{address}/metrics", timeout=10) as answer:
+                scrape = answer.read().decode()
+            preempted = re.search(r"num_preemptions_total\{[^}]*\} ([1-9][\d.]*)", scrape)
+            full = re.search(r"kv_cache_usage_perc\{[^}]*\} (?:0\.9|1\.)", scrape)
+            if preempted and full:
+                break
+        return log.read_text() + scrape
+
+
+KV_BYTES_FEW = "1048576"
+
+
+def worker_killed(folder: Path) -> str:
+    """A worker of a two-rank engine is killed from outside while it serves: the log tells who, not why."""
+    two_ranks = ("--tensor-parallel-size", "2", "--distributed-executor-backend", "mp")
+    with serving(folder, *two_ranks, environment={"VLLM_CPU_OMP_THREADS_BIND": "0|1"}) as (engine, log, address):
+        for pid in descendants(engine.pid):
+            if b"Worker_TP1" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                os.kill(pid, signal.SIGKILL)
+                break
+        ask(address, 8)
+        time.sleep(5)
+        return log.read_text()
+
+
+def descendants(pid: int) -> list[int]:
+    """Processes that ``pid`` started, and theirs; none of a process that has ended."""
+    try:
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+        own = [int(child) for task in tasks for child in (task / "children").read_text().split()]
+    except OSError:
+        return []
+    return own + [later for child in own for later in descendants(child)]
+
+
 SHM = """
 import mmap, os
 fd = os.open("/dev/shm/psm_roadworthy", os.O_CREAT | os.O_RDWR)
-os.ftruncate(fd, 32 << 20)
-view = mmap.mmap(fd, 32 << 20)
-view[:] = b"x" * (32 << 20)
+os.ftruncate(fd, 96 << 20)
+view = mmap.mmap(fd, 96 << 20)
+view[:] = b"x" * (96 << 20)
 """
 
 
 def small_shared_memory(_: Path) -> str:
-    """A process in a mount namespace of its own whose /dev/shm has 1 MB."""
+    """A process in a mount namespace of its own whose /dev/shm has docker's 64 MB."""
     script = (
-        "mount -t tmpfs -o size=1m tmpfs /dev/shm && df -h /dev/shm; "
+        "mount -t tmpfs -o size=64m tmpfs /dev/shm && df -h /dev/shm; "
         f"{sys.executable} -X faulthandler -c '{SHM}'; echo \"exit code $?\""
     )
     return output_of(["unshare", "--mount", "sh", "-c", script], limit_s=30)
+
+
+def full_shared_memory(_: Path) -> str:
+    """A large /dev/shm, in a namespace of its own, that dead processes left full."""
+    script = (
+        "mount -t tmpfs -o size=1100m tmpfs /dev/shm; cd /dev/shm; "
+        "fallocate -l 700m psm_3f1a; fallocate -l 380m nccl-Qx81Zd; "
+        f"{sys.executable} -X faulthandler -c '{SHM}'; echo \"exit code $?\"; df -h /dev/shm; ls -l /dev/shm"
+    )
+    return output_of(["unshare", "--mount", "sh", "-c", script], limit_s=60)
+
+
+LOCK = """
+import ctypes, mmap, os
+libc = ctypes.CDLL(None, use_errno=True)
+buffer = mmap.mmap(-1, 64 << 20)
+held = (ctypes.c_char * (64 << 20)).from_buffer(buffer)
+if libc.mlock(held, ctypes.c_size_t(64 << 20)):
+    print("pinning the transfer buffer: mlock of 67108864 bytes failed:", os.strerror(ctypes.get_errno()))
+"""
+
+
+def low_memlock(_: Path) -> str:
+    """A user's process may lock 64 KiB, and its transfer buffer needs 64 MiB."""
+    python = Path(sys.base_prefix) / "bin" / "python3"
+    script = f"ulimit -a | grep -i locked; {python} -c '{LOCK}'"
+    return output_of(
+        ["prlimit", "--memlock=65536:65536", "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
+         "bash", "-c", script], limit_s=30,
+    )  # fmt: skip
+
+
+def raylet_killed(folder: Path) -> str:
+    """The raylet of a small cluster is killed: what `ray start --block` says, and the control store's log."""
+    ray = os.environ.get("RAY", "") or shutil.which("ray")
+    if not ray:
+        raise LookupError("no ray command: set RAY=/path/to/bin/ray")
+    (port,) = free_ports("127.0.0.1", 1)
+    said = folder / "ray-start.txt"
+    with said.open("wb") as file:
+        started = subprocess.Popen(
+            [ray, "start", "--head", "--block", f"--port={port}", "--num-cpus=1", "--include-dashboard=false",
+             f"--temp-dir={folder}/ray"],
+            stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
+            env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0"},
+        )  # fmt: skip
+    try:
+        until = time.monotonic() + 90
+        while time.monotonic() < until and b"Ray runtime started" not in said.read_bytes():
+            time.sleep(1)
+        for pid in descendants(started.pid):
+            if Path(f"/proc/{pid}/comm").read_text().strip() == "raylet":
+                os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            started.wait(60)
+        store = folder / "ray" / "session_latest" / "logs" / "gcs_server.out"
+        return said.read_text() + (store.read_text()[-8_000:] if store.exists() else "")
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(started.pid, signal.SIGKILL)
+        started.wait()
 
 
 def gloo_peer_dead(_: Path) -> str:
@@ -189,6 +331,11 @@ FAULTS = (
     Fault(name="kv-too-small", wanted="kv-cache-too-small", provoke=kv_too_small),
     Fault(name="damaged-weights", wanted="weights-corrupt", provoke=damaged_weights),
     Fault(name="port-taken", wanted=None, provoke=port_taken),
+    Fault(name="kv-blocks-run-out", wanted="kv-cache-exhaustion", provoke=kv_blocks_run_out),
+    Fault(name="worker-killed", wanted=None, provoke=worker_killed),
+    Fault(name="full-shared-memory", wanted="shm-leak", provoke=full_shared_memory),
+    Fault(name="low-memlock", wanted="memlock-limit", provoke=low_memlock),
+    Fault(name="raylet-killed", wanted="ray-node-heartbeat-lost", provoke=raylet_killed),
     Fault(name="small-shared-memory", wanted="shm-too-small", provoke=small_shared_memory),
     Fault(name="gloo-peer-dead", wanted="peer-rank-crash", provoke=gloo_peer_dead),
 )
@@ -210,7 +357,11 @@ def main() -> int:
     missed = 0
     for name in given.names or known:
         with tempfile.TemporaryDirectory() as folder:
-            log = known[name].provoke(Path(folder))
+            try:
+                log = known[name].provoke(Path(folder))
+            except LookupError as error:
+                print(f"skip {name:<24} {error}")
+                continue
         log = log.replace(str(Path(sys.executable).parent.parent), "/venv")
         if given.keep:
             (given.keep / name).mkdir(parents=True, exist_ok=True)

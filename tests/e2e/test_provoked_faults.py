@@ -26,7 +26,8 @@ def test_a_fault_of_the_real_engine_or_of_torch_is_named(name: str) -> None:
 
 
 @pytest.mark.e2e
-def test_a_full_shared_memory_is_named() -> None:
+@pytest.mark.parametrize("name", ["small-shared-memory", "full-shared-memory"])
+def test_a_shared_memory_that_is_small_or_full_is_named(name: str) -> None:
     tried = (
         subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False)
         if shutil.which("unshare")
@@ -34,4 +35,11 @@ def test_a_full_shared_memory_is_named() -> None:
     )
     if os.geteuid() != 0 or tried is None or tried.returncode:
         pytest.skip("mount namespaces are not allowed here")
-    provoked("small-shared-memory")
+    provoked(name)
+
+
+@pytest.mark.e2e
+def test_a_low_limit_of_locked_memory_is_named() -> None:
+    if os.geteuid() != 0 or not all(map(shutil.which, ("prlimit", "setpriv"))):
+        pytest.skip("another user's limits cannot be set here")
+    provoked("low-memlock")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from roadworthy.diagnose.anatomy import host_of_file
 from roadworthy.diagnose.causes import CAUSES
@@ -17,15 +18,24 @@ from roadworthy.diagnose.signals import signal_index
 from roadworthy.diagnose.values import Clue, ClueBook, Document
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from roadworthy.diagnose.metrics.series import Series
+
+T = TypeVar("T")
 
 DOCUMENT_LIMIT_BYTES = 512 * 1024
 """A file up to this size is also read as a whole by the probes; a longer one is a log."""
 
 SNIFFED = 4096
 """Characters of a file's head that tell what it is."""
+
+
+def given(reader: Callable[[T], Iterable[Clue]], read: T) -> Iterator[Clue]:
+    """What ``reader`` makes of ``read``. A damaged text that one reader trips over costs its further clues, not the
+    incident: half lines, numbers with two points and tables with holes are what crashes leave."""
+    with contextlib.suppress(ArithmeticError, LookupError, ValueError):
+        yield from reader(read)
 
 
 @dataclass(slots=True)
@@ -55,7 +65,7 @@ class Examination:
             document = Document(file=scan.file, text=text, host=scan.host)
             self.documents.append(document)
             for probe in PROBES:
-                self.clues += probe(document)
+                self.clues += given(probe, document)
 
     def book(self) -> ClueBook:
         """Everything seen, with what follows from several clues together."""
@@ -63,7 +73,7 @@ class Examination:
         book.add(self.clues)
         book.add(series_clues(self.series))
         for join in JOINS:
-            book.add(tuple(join(book)))
+            book.add(tuple(given(join, book)))
         return book
 
 

@@ -48,6 +48,13 @@ class Clue:
     def value(self, key: str, default: str = "") -> str:
         return self.values.get(key, default)
 
+    def number(self, key: str, default: float = 0.0) -> float:
+        """The value as a number; ``default`` where it is missing, empty or, in a damaged text, no number."""
+        try:
+            return float(self.values.get(key) or default)
+        except ValueError:
+            return default
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:

@@ -26,21 +26,21 @@ def statistics(book: ClueBook) -> Iterator[Clue]:
         by_file[clue.lines[0].file].append(clue)
     for some in by_file.values():
         last = some[-1]
-        usage = float(last.value("kv_percent", "0"))
-        running, waiting = int(last.value("running", "0")), int(last.value("waiting", "0"))
+        usage = last.number("kv_percent")
+        running, waiting = int(last.number("running")), int(last.number("waiting"))
         if usage >= 80 and running <= 1:
             yield derived(last, "kv.full-while-idle", *some[-3:-1], usage=f"{usage:g} %")
         elif usage >= 95 and waiting > 0:
             yield derived(last, "kv.full-and-waiting", usage=f"{usage:g} %")
         elif usage < 80:
             yield derived(last, "kv.has-room", usage=f"{usage:g} %")
-        hits = [float(clue.value("hit_percent")) for clue in some if clue.value("hit_percent")]
-        busy = [float(clue.value("prompt_per_s", "0")) for clue in some]
+        hits = [clue.number("hit_percent") for clue in some if clue.value("hit_percent")]
+        busy = [clue.number("prompt_per_s") for clue in some]
         if hits and hits[-1] < 2.0 and max(busy, default=0) > 1000:
             yield derived(last, "cache.few-hits-in-log", share=f"{hits[-1]:g} %")
         prefilling = [one for one in some if _rate(one, "prompt_per_s") > 500 and _rate(one, "output_per_s") < 3]
         decoding = [one for one in some if _rate(one, "prompt_per_s") < 50 and _rate(one, "output_per_s") > 10]
-        if prefilling and decoding and int(prefilling[0].value("running", "0")) >= 2 and usage < 90:
+        if prefilling and decoding and int(prefilling[0].number("running")) >= 2 and usage < 90:
             yield derived(
                 prefilling[0], "decode.starved-by-prefill", decoding[0],
                 during=f"{prefilling[0].value('output_per_s')} tokens/s",
@@ -50,9 +50,9 @@ def statistics(book: ClueBook) -> Iterator[Clue]:
         stalled = [
             clue
             for clue in some
-            if int(clue.value("running", "0")) > 0
-            and float(clue.value("output_per_s", "1")) < 1.0
-            and float(clue.value("prompt_per_s", "1")) < 1.0
+            if int(clue.number("running")) > 0
+            and clue.number("output_per_s", 1.0) < 1.0
+            and clue.number("prompt_per_s", 1.0) < 1.0
         ]
         if len(stalled) >= 2:
             yield derived(stalled[0], "engine.stalled")
@@ -199,13 +199,13 @@ def moment_of(text: str) -> float | None:
 
 
 def _rate(clue: Clue, key: str) -> float:
-    return float(clue.value(key, "0"))
+    return clue.number(key)
 
 
 def streams(book: ClueBook) -> Iterator[Clue]:
     """``stream.burst`` where many events come in one read, ``stream.steady`` where they come one by one."""
     for clue in book.all("stream.read"):
-        many = clue.value("all") or int(clue.value("events", "0")) >= EVENTS_OF_A_BURST
+        many = clue.value("all") or int(clue.number("events")) >= EVENTS_OF_A_BURST
         yield derived(clue, "stream.burst" if many else "stream.steady", events=clue.value("events") or "all")
 
 
@@ -223,11 +223,7 @@ def compiling(book: ClueBook) -> Iterator[Clue]:
 def weights(book: ClueBook) -> Iterator[Clue]:
     """Loading that is far slower than a disk, and a load that took long."""
     for clue in reversed(book.all("weights.loading")):
-        if (
-            clue.value("unit") == "s/it"
-            and re.fullmatch(r"[\d.]+", clue.value("rate"))
-            and float(clue.value("rate")) > 8
-        ):
+        if clue.value("unit") == "s/it" and re.fullmatch(r"[\d.]+", clue.value("rate")) and clue.number("rate") > 8:
             yield derived(clue, "weights.slow-shards", rate=clue.value("rate"))
             break
     for clue in book.all("weights.took"):

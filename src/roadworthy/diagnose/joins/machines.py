@@ -20,18 +20,18 @@ def processor(book: ClueBook) -> Iterator[Clue]:
     """``cpu.throttled``: share of scheduler periods in which the quota ran out."""
     periods, throttled = book.all("cpu.nr_periods"), book.all("cpu.nr_throttled")
     if periods and throttled:
-        delta_periods = int(periods[-1].value("value")) - (int(periods[0].value("value")) if len(periods) > 1 else 0)
-        delta = int(throttled[-1].value("value")) - (int(throttled[0].value("value")) if len(throttled) > 1 else 0)
+        delta_periods = int(periods[-1].number("value")) - (int(periods[0].number("value")) if len(periods) > 1 else 0)
+        delta = int(throttled[-1].number("value")) - (int(throttled[0].number("value")) if len(throttled) > 1 else 0)
         if delta_periods > 0 and delta / delta_periods > 0.2:
             yield derived(throttled[-1], "cpu.throttled", periods[-1], share=f"{delta / delta_periods:.0%}")
     for clue in book.all("cpu.throttled-percent"):
-        if float(clue.value("percent")) > 20:
+        if clue.number("percent") > 20:
             yield derived(clue, "cpu.throttled", share=f"{clue.value('percent')} %")
     load, cores = book.first("cpu.load"), book.first("cpu.cores", "cpu.quota")
-    if load is not None and cores is not None and float(load.value("load")) > 1.5 * float(cores.value("cores")):
+    if load is not None and cores is not None and load.number("load") > 1.5 * cores.number("cores"):
         yield derived(load, "cpu.oversubscribed", cores, cores=cores.value("cores"))
     threads, quota = book.first("cpu.threads"), book.first("cpu.quota")
-    if threads is not None and quota is not None and float(threads.value("threads")) > 4 * float(quota.value("cores")):
+    if threads is not None and quota is not None and threads.number("threads") > 4 * quota.number("cores"):
         yield derived(threads, "cpu.more-threads-than-quota", quota, cores=quota.value("cores"))
 
 
@@ -45,16 +45,14 @@ UNDER_LOAD = re.compile(
 def pcie(book: ClueBook) -> Iterator[Clue]:
     """``pcie.degraded-under-load``: generation or width below the maximum on a busy device; idle ones save power."""
     links = book.all("pcie.link")
-    busy = [
-        clue for clue in links if int(clue.value("utilisation") or 0) > 20 or clue.value("pstate") in ("0", "1", "2")
-    ]
-    maximum_gen = max((int(clue.value("gen_max") or 0) for clue in links), default=0)
-    maximum_width = max((int(clue.value("width_max") or 0) for clue in links), default=0)
+    busy = [clue for clue in links if int(clue.number("utilisation")) > 20 or clue.value("pstate") in ("0", "1", "2")]
+    maximum_gen = max((int(clue.number("gen_max")) for clue in links), default=0)
+    maximum_width = max((int(clue.number("width_max")) for clue in links), default=0)
     degraded = False
     for clue in busy:
-        gen, width = int(clue.value("gen") or 0), int(clue.value("width") or 0)
-        if (gen and gen < (int(clue.value("gen_max") or 0) or maximum_gen)) or (
-            width and width < (int(clue.value("width_max") or 0) or maximum_width)
+        gen, width = int(clue.number("gen")), int(clue.number("width"))
+        if (gen and gen < (int(clue.number("gen_max")) or maximum_gen)) or (
+            width and width < (int(clue.number("width_max")) or maximum_width)
         ):
             degraded = True
             yield derived(
@@ -65,9 +63,9 @@ def pcie(book: ClueBook) -> Iterator[Clue]:
             )
     if busy and not degraded:
         yield derived(busy[0], "pcie.full-speed-under-load")
-    rates = [float(clue.value("rate")) for clue in book.all("port.state") if clue.value("rate")]
+    rates = [clue.number("rate") for clue in book.all("port.state") if clue.value("rate")]
     for clue in book.all("pcie.bandwidth-limited"):
-        if rates and float(clue.value("available")) < 0.9 * max(rates):
+        if rates and clue.number("available") < 0.9 * max(rates):
             yield derived(clue, "pcie.below-port", rate=f"{max(rates):g}")
     loaded = any(UNDER_LOAD.search(document.text) for document in book.documents)
     for clue in book.all("pcie.downgraded"):
@@ -131,7 +129,7 @@ def _far_nics(book: ClueBook) -> Iterator[Clue]:
         used = lists.get(channel.host)
         if channel.rank is None:
             continue
-        index = int(channel.value("nic"))
+        index = int(channel.number("nic"))
         if used is not None:
             names = [name for name, _ in used_devices(used)]
             name = names[index] if index < len(names) else ""

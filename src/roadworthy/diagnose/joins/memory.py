@@ -108,7 +108,7 @@ def occupied(book: ClueBook) -> Iterator[Clue]:
     for clue in book.all("gpu.process"):
         if clue.value("pid") in orphans:
             yield derived(clue, "gpu.held-by-orphan", orphans[clue.value("pid")])
-        elif int(clue.value("mib") or 0) > 1000:
+        elif int(clue.number("mib")) > 1000:
             yield derived(clue, "gpu.held")
 
 
@@ -143,7 +143,7 @@ def _bytes(text: str) -> float | None:
 def xids(book: ClueBook) -> Iterator[Clue]:
     """``xid.N`` of every Xid; those of NVLink 5 and later (144 to 150) as ``xid.nvlink5``."""
     for clue in book.all("gpu.xid"):
-        number = int(clue.value("xid"))
+        number = int(clue.number("xid"))
         yield derived(clue, f"xid.{number}")
         if 144 <= number <= 150 and "Nonfatal" not in clue.value("what"):
             yield derived(clue, "xid.nvlink5")

@@ -299,7 +299,7 @@ def rates(book: ClueBook) -> Iterator[Clue]:
     known = [(rate, clue) for clue in states if (rate := _gigabits(clue)) is not None]
     plan = book.first("plan.rate")
     if plan is not None:
-        wanted = float(plan.value("rate"))
+        wanted = plan.number("rate")
         slow = [clue for rate, clue in known if rate < 0.9 * wanted]
         if slow:
             names = ", ".join(clue.value("device") for clue in slow)
@@ -342,7 +342,7 @@ def counter_growth(book: ClueBook) -> Iterator[Clue]:
         for clue in clues:
             by_place[clue.host, clue.value("device")].append(clue)
         for some in by_place.values():
-            first, last = int(some[0].value("value")), int(some[-1].value("value"))
+            first, last = int(some[0].number("value")), int(some[-1].number("value"))
             of_link = name in ("counter.link_downed", "counter.symbol_error")
             if len(some) > 1 and last == first and of_link:
                 level.append(derived(some[-1], "counters.level", some[0]))
@@ -372,7 +372,7 @@ def congestion(book: ClueBook) -> Iterator[Clue]:
 
     def pick(pattern: str, at_least: int = 1) -> Clue | None:
         found = [
-            clue for name, clue in grown.items() if re.search(pattern, name) and int(clue.value("by")) >= at_least
+            clue for name, clue in grown.items() if re.search(pattern, name) and int(clue.number("by")) >= at_least
         ]  # fmt: skip
         return derived(found[0], found[0].name, *found[1:2]) if found else None
 
@@ -408,14 +408,14 @@ def mtu(book: ClueBook) -> Iterator[Clue]:
             by_device[clue.value("device")][clue.host] = clue
     for device, hosts in by_device.items():
         if len({clue.value("mtu") for clue in hosts.values()}) > 1:
-            some = sorted(hosts.values(), key=lambda clue: int(clue.value("mtu")))
+            some = sorted(hosts.values(), key=lambda clue: int(clue.number("mtu")))
             yield derived(some[0], "mtu.differs", some[-1], device=device, other=some[-1].value("mtu"))
     switch = book.first("mtu.switch")
     for clue in book.all("mtu.interface"):
         if (
             switch is not None
-            and int(switch.value("mtu")) < int(clue.value("mtu"))
-            and int(clue.value("mtu")) > 2000
+            and int(switch.number("mtu")) < int(clue.number("mtu"))
+            and int(clue.number("mtu")) > 2000
             and clue.value("device") != "lo"
         ):
             yield derived(clue, "mtu.differs", switch, other=switch.value("mtu"))

@@ -84,8 +84,8 @@ def ray_resources(book: ClueBook) -> Iterator[Clue]:
     """Demand against totals, and node addresses that Ray does not know."""
     demand, total = book.first("ray.demand"), book.first("ray.total-gpu")
     if demand is not None:
-        wanted = float(demand.value("gpus") or 0)
-        have = float(total.value("total")) if total is not None else 0.0
+        wanted = demand.number("gpus")
+        have = total.number("total") if total is not None else 0.0
         if wanted > have:
             others = list(book.all("ray.total-tpu", "ray.total-npu", "ray.total-neuron_cores"))
             yield derived(
@@ -96,7 +96,7 @@ def ray_resources(book: ClueBook) -> Iterator[Clue]:
                 wanted=f"{wanted:g}",
                 have=f"{have:g}",
             )
-        elif (most := _gpus_of_a_node(book, have)) and float(demand.value("bundle") or 0) > most:
+        elif (most := _gpus_of_a_node(book, have)) and demand.number("bundle") > most:
             yield derived(demand, "ray.bundle-above-node", bundle=demand.value("bundle"), most=f"{most:g}")
         else:
             yield derived(demand, "ray.enough-gpus", wanted=f"{wanted:g}", have=f"{have:g}")
@@ -128,7 +128,7 @@ def _gpus_of_a_node(book: ClueBook, total: float) -> float:
 def clock_hosts(book: ClueBook) -> Iterator[Clue]:
     """``clock.hosts-differ`` from what each host's clock says against NTP."""
     for clue in book.all("clock.offset"):
-        if float(clue.value("seconds")) >= 1.0:
+        if clue.number("seconds") >= 1.0:
             yield derived(clue, "clock.offset-large")
 
 

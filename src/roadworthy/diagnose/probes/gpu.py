@@ -175,7 +175,7 @@ def topology(document: Document) -> Iterator[Clue]:
     for line in document.numbered():
         if found := re.match(r"^\s*(?P<nic>NIC\d+):\s*(?P<device>\w+)\s*$", line.text):
             yield document.clue("topo.legend", line, **found.groupdict())
-    yield from _flatness(document, links, {cells[-1] for _, name, cells in rows if name.startswith("GPU")})
+    yield from _flatness(document, links, {cells[-1] for _, name, cells in rows if cells and name.startswith("GPU")})
 
 
 def _flatness(document: Document, links: dict[tuple[str, str], tuple[str, Line]], numa: set[str]) -> Iterator[Clue]:

@@ -298,7 +298,7 @@ def peer_bandwidth(document: Document) -> Iterator[Clue]:
             if not cells or not cells[0].isdigit():
                 break
             for at, cell in enumerate(cells[1:]):
-                if at != int(cells[0]) and re.fullmatch(r"[\d.]+", cell) and float(cell) < 2.0:
+                if at != int(cells[0]) and re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", cell) and float(cell) < 2.0:
                     yield document.clue("p2p.slow-pair", row, one=cells[0], two=at, gb_per_s=cell)
                     return
 

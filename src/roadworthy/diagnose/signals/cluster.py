@@ -53,7 +53,7 @@ SIGNALS = (
     signal("link.down", "Link down | link down | NIC Link is Down | carrier lost | state changed to DOWN | Lost carrier | link is down | Link is Down",
            r"(?P<device>\w+)?:? ?(?:[Ll]ink (?:is )?[Dd]own|NIC Link is Down|carrier|changed to DOWN)"),
     signal("link.up-again", "Link up | link becomes ready | NIC Link is Up | Gained carrier | Link is Up", r"(?:(?P<device>\w+): link becomes ready|[Ll]ink (?:is )?[Uu]p|Gained carrier)"),
-    signal("link.signal-integrity", "ad signal integrity | igh BER | ignal integrity", r"(?i)(?:bad|poor) signal integrity|high BER"),
+    signal("link.signal-integrity", "Bad signal integrity | bad signal integrity | poor signal integrity | High BER | high BER", r"(?i)(?:bad|poor) signal integrity|high BER"),
     signal("fabric.vlan-missing", "VLAN ", r"VLAN ?(?P<vlan>\d+)\b.{0,20}(?:not found|does not exist|not (?:allowed|configured|in)|missing|unknown)"),
     signal("link.high-temp", "High temperature on module | module high temperature"),
     # fabric manager
