@@ -41,11 +41,18 @@ VARIABLE = b"0123456789abcdefABCDEF"
 DUMP = re.compile(
     r"non-default args|Initializing an? (?:V\d )?(?:LLM )?engine|\bNamespace\(|server_args=|ServerArgs\(|EngineArgs\("
 )
-"""Lines in which an engine or a client prints all its settings: they hold the words of every failure, and none of it."""
+"""Lines in which an engine or a client prints all its settings: they hold the words of every failure and none of it."""
 
 DUMP_LEAST_CHARS = 300
 SETTINGS = ("args.", "env.", "flags.")
 """Signals that are about settings."""
+
+QUOTES = re.compile(
+    rb"(Received request \S+ prompt: |Request \S+ details: prompt: |Request \S+ JSON body: |"
+    rb"Generated response \S+(?: \([^)\n]*\))?: output: |obj=\w+ReqInput\()[^\n]*"
+)
+QUOTE_MARKS = (b"Received request ", b" details: prompt: ", b" JSON body: ", b"Generated response ", b"ReqInput(")
+"""Where request loggers of vLLM and SGLang begin to print what a client wrote or a model answered."""
 
 SHORT = 3
 """A literal that keeps fewer characters than this is searched for as it is."""
@@ -225,6 +232,11 @@ class _Kept:
     last: deque[tuple[int, bytes]] = field(default_factory=lambda: deque(maxlen=KEEP_LAST))
 
 
+def said_itself(chunk: bytes) -> bytes:
+    """Lines without what they quote of a request or an answer: whoever asks about a fault does not report one."""
+    return QUOTES.sub(rb"\1", chunk) if any(mark in chunk for mark in QUOTE_MARKS) else chunk
+
+
 @dataclass(slots=True)
 class FileScan:
     """The scan of one file, fed with chunks that end at a line's end.
@@ -240,6 +252,7 @@ class FileScan:
     _kept: dict[str, _Kept] = field(default_factory=dict)
 
     def feed(self, chunk: bytes) -> None:
+        chunk = said_itself(chunk)
         lines: list[bytes] = []
         for index, signals in self.index.candidates(chunk):
             lines = lines or chunk.split(b"\n")

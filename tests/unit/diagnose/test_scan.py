@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,8 +14,6 @@ from roadworthy.diagnose.scan import KEEP_FIRST, KEEP_LAST, FileScan, SignalInde
 from roadworthy.diagnose.signals import SIGNALS, signal_index
 
 if TYPE_CHECKING:
-    import pytest
-
     from roadworthy.diagnose.values import Clue
 
 XID = "[771.120] NVRM: Xid (PCI:0000:dd:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
@@ -128,3 +127,18 @@ def test_a_line_of_megabytes_is_searched_at_its_start_alone() -> None:
     fatal = b"EngineCore encountered a fatal error."
     scan.feed(fatal + b" " + b"x" * 8_000_000 + b"\n" + fatal + b"\n")
     assert [clue.lines[0].number for clue in scan.clues() if clue.name == "engine.fatal"] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "INFO 11-02 04:11:09 [logger.py:39] Received request cmpl-1: prompt: '{}', params: SamplingParams(n=1)",
+        "DEBUG 11-02 04:11:09 [request_logger.py:60] Request cmpl-1 details: prompt: '{}', prompt_token_ids: [1]",
+        'DEBUG 11-02 04:11:09 [request_logger.py:80] Request cmpl-1 JSON body: {{"messages": "{}"}}',
+        "INFO 11-02 04:11:09 [logger.py:99] Generated response cmpl-1 (streaming complete): output: '{}', reason: stop",
+        "[2026-11-02 04:11:09] Receive: obj=GenerateReqInput(rid='1', text='{}')",
+    ],
+)
+def test_what_a_client_asks_about_a_fault_is_none(line: str) -> None:
+    assert not scanned(line.format(XID) + "\n")
+    assert {one.name for one in scanned(f"{XID} {line.format('hello')}\n")} >= {"gpu.xid"}

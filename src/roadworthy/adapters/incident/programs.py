@@ -93,7 +93,7 @@ class Programs:
 def each_at_once(
     function: Callable[[Work], Outcome], items: Sequence[Work], *, most: int, programs: Programs | None = None
 ) -> list[Outcome]:
-    """``function`` of each of ``items``, at most ``most`` at once; interrupted, it starts no more and ends what runs."""
+    """``function`` of each of ``items``, ``most`` at once; interrupted, it ends what runs and starts no more."""
     pool = ThreadPoolExecutor(max_workers=most)
     try:
         return list(pool.map(function, items))
