@@ -65,6 +65,7 @@ class ManyFiles:
         served: with those of an embedding behind an endpoint too.
         recognise: OCR for pages that are pictures; None where there is none.
         workers: processes; None for one for each core.
+        tokenizer: that units' sizes are counted with; empty to estimate them.
         heard: hears after every step.
     """
 
@@ -76,10 +77,12 @@ class ManyFiles:
         served: Served | None = None,
         recognise: Recognise | None = None,
         workers: int | None = None,
+        tokenizer: str = "",
         heard: Callable[[Meter], None] = lambda _: None,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store, self._served, self._recognise, self._heard = store, served, recognise, heard
+        self._tokenizer = tokenizer
         self._vectors = vectors and embeddings.available()
         self._workers = workers or cores()
         self._pool: ProcessPoolExecutor | None = None
@@ -111,7 +114,8 @@ class ManyFiles:
 
     def _tasks(self, paths: Sequence[Path]) -> Iterator[ParseTask]:
         identity = self._served.model.identity if self._served is not None else ""
-        settings = f"2,{self._vectors}" + (f",{identity}" if identity else "")
+        extras = [one for one in (identity, self._tokenizer) if one]
+        settings = ",".join(("2", str(self._vectors), *extras))
         for path in dict.fromkeys(paths):
             name = str(path)
             yield ParseTask(
@@ -120,6 +124,7 @@ class ManyFiles:
                 settings=settings,
                 stored=self._store.digest(name),
                 ocr=self._recognise is not None,
+                tokenizer=self._tokenizer,
             )
 
     # --- parsing -----------------------------------------------------------------------------------------------------

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from roadworthy.adapters.longdoc_read.read import read_document
 from roadworthy.adapters.longdoc_store import MOST_ABOUT, digest_of
+from roadworthy.adapters.longdoc_tokens import counter
 from roadworthy.longdoc.lexical import TermCounts, count_terms
 from roadworthy.longdoc.pages import paged
 from roadworthy.longdoc.split import split
-from roadworthy.longdoc.tokens import count_tokens
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -31,6 +31,7 @@ class ParseTask:
         settings: beside the file's bytes, what shapes what is stored.
         stored: digest of what is stored under that name; empty where nothing is.
         ocr: whether pages that are pictures can be read, though not in this process.
+        tokenizer: that sizes are counted with; empty to estimate them.
         alone: whether it is tried by itself, because a process died over it and others.
     """
 
@@ -39,6 +40,7 @@ class ParseTask:
     settings: str
     stored: str = ""
     ocr: bool = False
+    tokenizer: str = ""
     alone: bool = False
 
     def again_alone(self) -> ParseTask:
@@ -95,14 +97,15 @@ def parse_bytes(
     digest = digest_of(data, settings=task.settings)
     if digest == task.stored:
         return Parsed(outcome="unchanged", digest=digest)
+    count = counter(task.tokenizer)
     read = read_document(data, recognise=recognise, progress=progress)
-    units, notes = split(read.text, count_tokens)
+    units, notes = split(read.text, count)
     units = paged(units, read.page_starts)
     if read.unread_pages:
         digest += ", in part"  # never taken for what is there already: with OCR installed, the rest can be had
     return Parsed(
         outcome="parsed", digest=digest, kind=read.kind, characters=len(read.text),
-        about=read.text[:MOST_ABOUT], tokens=count_tokens(read.text),
+        about=read.text[:MOST_ABOUT], tokens=count(read.text),
         pages=read.pages, page_starts=read.page_starts, ocr_pages=read.ocr_pages, unread_pages=read.unread_pages,
         notes=(*read.notes, *(note.message for note in notes)), units=units,
         terms=count_terms(" ".join((*unit.path, unit.label, unit.title, unit.text)) for unit in units),

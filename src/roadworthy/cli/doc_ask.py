@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from roadworthy.cli.doc_options import budget_of, client_of, home_option, home_or_default, model_options, open_store
+from roadworthy.cli.doc_options import (
+    budget_of,
+    client_of,
+    home_option,
+    home_or_default,
+    model_options,
+    open_store,
+    tokenizer_option,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,6 +35,7 @@ NOT_THERE = "The documents do not say."
 @home_option
 @model_options
 @click.option("--document", "documents", multiple=True, help="Only this document; may be repeated.")
+@tokenizer_option
 @click.option("--reranker", metavar="MODEL", help="Model behind the same URL whose /v1/rerank orders what is found.")
 @click.option("--quick", is_flag=True, help="One request: no rounds before the answer, none after it.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
@@ -40,6 +49,7 @@ def ask(
     spec: Path | None,
     answer_tokens: int | None,
     documents: tuple[str, ...],
+    tokenizer: str,
     reranker: str | None,
     quick: bool,
     as_json: bool,
@@ -48,8 +58,8 @@ def ask(
 
     Exit code 1 when the model gave no claim that its citations bear out; that the documents do not say is an answer.
     """
-    from roadworthy.adapters.longdoc_ingest import count_tokens
     from roadworthy.adapters.longdoc_library import Reranked, StoreLibrary
+    from roadworthy.adapters.longdoc_tokens import counter, counter_for
     from roadworthy.cli.output import print_json, say
     from roadworthy.core.errors import SpecError
     from roadworthy.longdoc.converse import Conversation
@@ -66,7 +76,8 @@ def ask(
             library = Reranked(library, client_of(url, key, reranker).rerank, say)
         show = _Shown(words=not as_json)
         answer = Conversation(
-            library=library, model=client, budget=budget_of(client, budget, spec, answer_tokens), count=count_tokens,
+            library=library, model=client, budget=budget_of(client, budget, spec, answer_tokens),
+            count=counter(tokenizer) if tokenizer else counter_for(client.model),
             now_s=time.monotonic, listener=show, quick=quick,
         ).ask(question)  # fmt: skip
     if as_json:

@@ -17,6 +17,7 @@ from roadworthy.cli.doc_options import (
     open_recogniser,
     open_store,
     served_of,
+    tokenizer_option,
 )
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ SHOWN_EVERY_S = 1.0
     "--no-bundled", is_flag=True, help="With --embeddings: leave the bundled embedding out, which is slow on a CPU."
 )
 @click.option("--workers", type=click.IntRange(1, 256), help="Processes that parse and embed (one a core).")
+@tokenizer_option
 @embedding_options
 @key_option
 @click.option(
@@ -54,6 +56,7 @@ def ingest(
     no_vectors: bool,
     no_bundled: bool,
     workers: int | None,
+    tokenizer: str,
     embeddings: str | None,
     embedding_model: str | None,
     query_prefix: str,
@@ -70,8 +73,10 @@ def ingest(
     """
     from roadworthy.adapters.longdoc_many import ManyFiles
     from roadworthy.adapters.longdoc_reembed import judge
+    from roadworthy.adapters.longdoc_tokens import counter
     from roadworthy.cli.output import print_json
 
+    counter(tokenizer)  # one that is not there is told before a worker meets it
     files = list(_files(paths))
     with open_store(home) as store, open_recogniser(home_or_default(home)) as recogniser:
         served = served_of(
@@ -83,7 +88,8 @@ def ingest(
             store.served.use(served.model)
         many = ManyFiles(
             store, vectors=not (no_vectors or no_bundled), served=served,
-            recognise=recogniser.pages if recogniser is not None else None, workers=workers, heard=_shown(),
+            recognise=recogniser.pages if recogniser is not None else None, workers=workers,
+            tokenizer=tokenizer, heard=_shown(),
         )  # fmt: skip
         results = many.run(files)
         stored = any(one.get("outcome") == "stored" for one in results)

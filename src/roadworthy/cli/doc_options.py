@@ -77,6 +77,10 @@ def _planned_window(spec: Path) -> int:
     return int(str(load_planned(str(spec)).best().settings["max_model_len"].value))
 
 
+tokenizer_option = click.option(
+    "--tokenizer", default="", metavar="NAME|FILE",
+    help="Count tokens exactly: deepseek, qwen, or a tokenizer.json; estimated otherwise.",
+)  # fmt: skip
 key_option = click.option("--key", envvar="ROADWORTHY_KEY", help="The tenant's key; better in ROADWORTHY_KEY.")
 
 

@@ -42,7 +42,8 @@ class Meter:
 
     def per_s(self, what: int) -> float:
         """Of the whole time."""
-        return what / self.elapsed_s if self.elapsed_s > 0 else 0.0
+        elapsed_s = self.elapsed_s
+        return what / elapsed_s if elapsed_s > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
