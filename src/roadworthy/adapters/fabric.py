@@ -18,7 +18,8 @@ from roadworthy.diagnose.hosts.fabric.steps import Alternative, Choice, Party, b
 from roadworthy.diagnose.hosts.fabric.values import Command, End, FabricCapture, Inventory, Output, Run, Step
 
 INVENTORY_LIMIT_S = 60.0
-READY_LIMIT_S = 30.0
+READY_LIMIT_S = 60.0
+"""Loading torch from a slow disk takes half of it; a program that ends before is not waited for."""
 HOSTS_AT_ONCE = 64
 Outcome = TypeVar("Outcome")
 Progress = Callable[[str], None]

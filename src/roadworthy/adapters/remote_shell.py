@@ -104,7 +104,7 @@ roadworthy_measures() {{
 }}
 roadworthy_measures; exit 0
 """
-WATCH = """( n=0; while [ $n -lt 200 ] && kill -0 "$work" 2>/dev/null; do
+WATCH = """( n=0; while [ $n -lt 600 ] && kill -0 "$work" 2>/dev/null; do
     grep -qi ":{port} 0*:0000 0A" /proc/net/tcp /proc/net/tcp6 2>/dev/null && {{ echo "@@@ ready"; exit 0; }}
     n=$((n+1)); sleep 0.1
   done ) 3<&- &"""

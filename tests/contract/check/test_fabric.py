@@ -36,8 +36,9 @@ def test_torch_measures_between_two_hosts_and_the_capture_is_judged_again(tmp_pa
     with two_hosts() as (one, two):
         hosts = f"{one.namespace}={one.address},{two.namespace}={two.address}"
         done = subprocess.run(
-            [*CHECK, "--hosts", hosts, "--reach", "ip netns exec {host}", "--capture", str(tmp_path), "--json"],
-            capture_output=True, text=True, timeout=120, check=False,
+            [*CHECK, "--hosts", hosts, "--reach", "ip netns exec {host}", "--capture", str(tmp_path),
+             "--limit", "100", "--json"],
+            capture_output=True, text=True, timeout=280, check=False,
         )  # fmt: skip
         left = subprocess.run(["ip", "netns", "pids", one.namespace], capture_output=True, text=True, check=True).stdout
     assert done.returncode == 0, done.stdout + done.stderr
