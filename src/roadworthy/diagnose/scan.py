@@ -135,7 +135,8 @@ class SignalIndex:
         self._by_root: dict[bytes, list[tuple[bytes, Called]]] = defaultdict(list)
         for word, called in by_word.items():
             self._by_root[next(root for root in roots if word.startswith(root))].append((word, tuple(called)))
-        self._roots = re.compile(b"(?=(" + alternation(roots) + b"))")
+        any_root = alternation(roots)
+        self._any_root, self._roots = re.compile(any_root), re.compile(b"(?=(" + any_root + b"))")
         self._shapes = _Memory[tuple[Signal, ...]]()
         self._words = _Memory[Called]()
 
@@ -175,6 +176,8 @@ class SignalIndex:
 
     def _called_by(self, word: bytes) -> Called:
         """Literals whose longest word is part of ``word``."""
+        if self._any_root.search(word) is None:  # five times as fast as finding all of them, overlapping ones too
+            return ()
         roots = set(self._roots.findall(word))
         return tuple(pair for root in roots for part, called in self._by_root[root] if part in word for pair in called)
 
