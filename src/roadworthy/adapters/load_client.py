@@ -84,6 +84,7 @@ class LoadClient:
 
     Args:
         timeout_s: seconds from send to the end of an answer, after which it counts as failed.
+        temperature: of sampling; 0 takes the likeliest token.
         now_s: the clock that stamps events; the driver's.
     """
 
@@ -93,11 +94,13 @@ class LoadClient:
         *,
         model: str,
         timeout_s: float = 600.0,
+        temperature: float = 0.0,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._origin = origin
         self._model = model
         self._timeout_s = timeout_s
+        self._temperature = temperature
         self._now_s = now_s
         self._tls = ssl.create_default_context() if origin.tls else None
         self._idle: list[_Connection] = []
@@ -178,7 +181,7 @@ class LoadClient:
             "model": self._model,
             "messages": [{"role": role, "content": text} for role, text in request.messages],
             "max_tokens": request.output_tokens,
-            "temperature": 0,
+            "temperature": self._temperature,
             "stream": True,
             "stream_options": {"include_usage": True},
         }

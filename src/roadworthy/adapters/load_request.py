@@ -44,6 +44,7 @@ class BenchRequest:
         send_priorities: whether each request carries its tenant's priority, for engines scheduled by priority.
         warmup_s: requests scheduled this soon after the first count in no number; ``auto`` finds out how long.
         timeout_s: of one request.
+        temperature: of sampling; 0 takes the likeliest token, and noise such as random weights then repeats itself.
         salt: the texts of the prompts follow from it; a fresh one meets no prefix that an earlier run left cached.
     """
 
@@ -62,6 +63,7 @@ class BenchRequest:
     max_concurrency: int | None = None
     warmup_s: float | Literal["auto"] = 0.0
     timeout_s: float = 600.0
+    temperature: float = 0.0
     salt: str = field(default_factory=lambda: secrets.token_hex(4))
 
     @property

@@ -136,7 +136,10 @@ async def drive_once(
         on_record=on_record,
     )
     clock = ClockMeter()
-    async with LoadClient(target.origin, model=target.model.id, timeout_s=request.timeout_s) as client:
+    client_of = LoadClient(
+        target.origin, model=target.model.id, timeout_s=request.timeout_s, temperature=request.temperature
+    )
+    async with client_of as client:
         result, cpu_ratio = await _driven(load, client, stop, watch)
     steady = steady_state(result.records)
     report = judge(

@@ -26,8 +26,8 @@ def bench_request(
     aim: Aim, *, model: str | None, timeout: float, rate: float | None, arrivals: Pattern | None,
     burstiness: float | None, ramp_to: float | None, users: int | None, trace: Path | None, speed: float,
     max_gap: float | None, prompt_tokens: str | None, output_tokens: str | None, seed: int, salt: str | None,
-    tokenizer: Path | None,
-    priorities: bool, ttft_p99: float | None, tpot_p99: float | None, success: float | None,
+    tokenizer: Path | None, temperature: float, priorities: bool, ttft_p99: float | None, tpot_p99: float | None,
+    success: float | None,
     duration: float | None = None, requests: int | None = None, max_concurrency: int | None = None,
     warmup: float | Literal["auto"] | None = None,
 ) -> BenchRequest:  # fmt: skip
@@ -61,6 +61,7 @@ def bench_request(
         model=model,
         tokenizer=tokenizer,
         send_priorities=priorities,
+        temperature=temperature,
         max_concurrency=max_concurrency,
         warmup_s=warmup or 0.0,
         timeout_s=timeout,

@@ -96,6 +96,8 @@ load_options = options(
     click.option("--seed", type=int, default=0, show_default=True, help="Same seed, same arrivals and lengths."),
     click.option("--salt", help="Text of the prompts; else a new one for each run, so that no cache knows it."),
     click.option("--tokenizer", type=FILE, help="tokenizer.json or its folder, to size prompts exactly."),
+    click.option("--temperature", type=click.FloatRange(min=0), default=0.0, show_default=True,
+                 help="Of sampling; 0 takes the likeliest token every time."),
     click.option("--priorities", is_flag=True, help="Send each tenant's priority, for engines that schedule by it."),
 )  # fmt: skip
 

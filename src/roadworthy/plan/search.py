@@ -180,7 +180,7 @@ def _measured(case: _Case, layout: Layout) -> LayoutPlan:
         case, layout, cache, knobs, pool, concurrency=forecast.concurrency / layout.dp, holds=holds, pieces=pieces
     )
     return replace(
-        judged, predicted=forecast, step_time=step, demand=demand, scheduled_ahead=_scheduled_ahead(case, judged.layout)
+        judged, predicted=forecast, step_time=step, demand=demand, scheduled_ahead=_scheduled_ahead(case, layout)
     )
 
 

@@ -108,6 +108,13 @@ def test_the_report_for_people_and_both_files(capsys: pytest.CaptureFixture[str]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run.html", "run.json"]
 
 
+@pytest.mark.parametrize(("given", "sent"), [((), 0), (("--temperature", "0.7"), 0.7)])
+def test_the_temperature_asked_for_is_sent(given: tuple[str, ...], sent: float) -> None:
+    with threaded_engine() as engine:
+        bench(engine.url, *QUICK, *given, "--json")
+        assert {json.loads(asked.body)["temperature"] for asked in engine.requests[3:]} == {sent}
+
+
 def test_the_same_seed_and_salt_send_the_same_requests() -> None:
     def sent(*more: str) -> set[bytes]:
         with threaded_engine() as engine:

@@ -16,7 +16,7 @@ from roadworthy.plan.eplb import Eplb
 from roadworthy.plan.lora import LoraSlots
 from roadworthy.plan.search import make_plan, what_would_fit
 from roadworthy.plan.weights import Split, split_of, stage_weights
-from roadworthy.spec.values import ClusterSpec, Deployment, EngineSpec, ModelRef
+from roadworthy.spec.values import ClusterSpec, Deployment, EngineSpec, ModelRef, Quantiles, RequestProfile
 
 if TYPE_CHECKING:
     from roadworthy.plan.values import LayoutPlan, Plan, StartupWarning
@@ -114,6 +114,30 @@ def test_the_default_sequences_of_a_hybrid_model_are_refused_under_0_26_with_29_
     assert "1,024 x 1,888 rows: 29.50 GiB of up-projected keys and values" in judged.reasons[0]
     assert "max_num_seqs 34 takes 1.08 GiB" in judged.reasons[0]
     assert "29.50 GiB" in what_would_fit(plan, gpu_by_name("H200"), 1)
+
+
+def test_a_load_that_fills_half_of_an_api_server_is_named_with_how_many_it_wants() -> None:
+    """One process streamed 12,000 tokens a second on H200; data-parallel ranks bring one each."""
+
+    def of(rate_per_s: float, **settings: Any) -> LayoutPlan:
+        deployment = Deployment(
+            name="case",
+            model=ModelRef(config="Llama-3.1-8B", max_model_len_tokens=32_768),
+            cluster=ClusterSpec(nodes=1, gpus_per_node=1, gpu="H200"),
+            engine=EngineSpec(version="0.33.0", settings=MappingProxyType(settings)),
+            workload=RequestProfile(
+                prompt_tokens=Quantiles(p50=213, p90=396, p99=634),
+                output_tokens=Quantiles(p50=177, p90=325, p99=512),
+                rate_per_s=rate_per_s,
+            ),
+        )
+        return find(make_plan(deployment, model_by_id("Llama-3.1-8B"), gpu_by_name("H200")), "TP1")
+
+    warning = warned(of(45), "api_server")
+    assert "8,9" in warning.message
+    assert warning.mend == "api_server_count: 2"
+    assert "api_server" not in codes(of(20))
+    assert "api_server" not in codes(of(45, api_server_count=2))
 
 
 def test_left_alone_the_plan_sets_the_sequences_and_says_what_the_default_would_take() -> None:

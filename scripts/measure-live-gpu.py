@@ -1,0 +1,277 @@
+#!/usr/bin/env python3
+"""Put real load on a real `vllm serve` on a GPU of this machine, with `roadworthy bench`, and keep every request.
+
+    scripts/measure-live-gpu.py --models DIR --out DIR --gpu 0 [--deadline-s 600] CASE
+
+DIR/MODEL holds a model's real config.json and any tokenizer.json of its vocabulary's size, with a chat template.
+Weights are random (`load_format=dummy`), shapes are real. The engine is served with SERVE, the settings that
+`scripts/twin_against_gpu.py` gives the twin, and everything else as vLLM has it. One JSON file for the case is renewed
+after every step, so that a run cut short keeps what it has: each request as (scheduled and sent at, time to first token
+and end to end in tenths of a millisecond, prompt and answer tokens), the gaps between tokens as percentiles, and what
+the engine's own histograms gained meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+VLLM = [sys.executable, "-m", "vllm.entrypoints.cli.main"]
+ROOT = Path(__file__).resolve().parent.parent
+SERVE = {"max-model-len": 32768, "max-num-seqs": 512, "max-num-batched-tokens": 8192, "gpu-memory-utilization": 0.9}
+CHATS = ("213,396,634", "177,325,512")
+LONG = ("1800,3300,5400", "180,330,520")
+STEADY = ("238", "197")
+RUN_S = 40
+ENVIRONMENT = {
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_LOGGING_COLOR": "0",
+    "VLLM_USE_FLASHINFER_SAMPLER": "0",
+    "VLLM_DEEP_GEMM_WARMUP": "skip",
+}
+STATISTIC = re.compile(r"^(vllm:\w+_(?:sum|count|total)|vllm:num_preemptions\w*)\{[^}]*\} (\S+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A model and the rates of its loads, the last of each near what the engine can do."""
+
+    model: str
+    chats_per_s: tuple[float, ...]
+    long_per_s: tuple[float, ...]
+    port: int
+
+
+CASES = {
+    "llama8b": Case(model="llama8b", chats_per_s=(20, 45, 70), long_per_s=(4, 9, 13), port=8101),
+    "qwen30b": Case(model="qwen30b", chats_per_s=(10, 25, 40), long_per_s=(4, 9, 13), port=8102),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One run of `bench`: open loop, or one user after the other."""
+
+    name: str
+    lengths: tuple[str, str]
+    rate_per_s: float | None = None
+    seconds: int = RUN_S
+    requests: int | None = None
+
+    def arguments(self, seed: int) -> list[str]:
+        prompt, output = self.lengths
+        shape = ["--prompt-tokens", prompt, "--output-tokens", output, "--seed", str(seed), "--temperature", "1"]
+        if self.rate_per_s is None:
+            return [*shape, "--users", "1", "--requests", str(self.requests)]
+        return [*shape, "--rate", f"{self.rate_per_s:g}/s", "--arrivals", "poisson", "--duration", f"{self.seconds}s"]
+
+
+def steps_of(case: Case) -> list[Step]:
+    """Middle rates first, so that a run cut short has both lengths."""
+    chats, long = case.chats_per_s, case.long_per_s
+    found = [
+        Step(name="alone", lengths=("238", "64"), requests=20),
+        Step(name="alone-long", lengths=("2000", "16"), requests=12),
+    ]
+    for rank in (1, 2, 0):
+        found.append(Step(name=f"chats-{chats[rank]:g}", lengths=CHATS, rate_per_s=chats[rank]))
+        found.append(Step(name=f"long-{long[rank]:g}", lengths=LONG, rate_per_s=long[rank]))
+    found.append(Step(name=f"same-lengths-{chats[1]:g}", lengths=STEADY, rate_per_s=chats[1], seconds=30))
+    return found
+
+
+def read(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        return str(answer.read().decode())
+
+
+def statistics_of(url: str) -> dict[str, float]:
+    """Sums and counts of the engine's own metrics, labels dropped."""
+    found: dict[str, float] = {}
+    for name, value in STATISTIC.findall(read(f"{url}/metrics")):
+        found[name] = found.get(name, 0.0) + float(value)
+    return found
+
+
+def gained(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
+    return {name: round(value - before.get(name, 0.0), 6) for name, value in after.items() if value != before.get(name)}
+
+
+def quantile(ordered: list[float], ratio: float) -> float:
+    return ordered[min(len(ordered) - 1, int(ratio * len(ordered)))]
+
+
+def compact(document: dict[str, Any]) -> dict[str, Any]:
+    """A detailed bench document without what can be worked out again."""
+    gaps = sorted(gap for of in document.pop("itls") for gap in of)
+    keep = ("seed", "salt", "client_cpu_ratio", "sized_by", "facts", "notes", "intervals", "client_lag_s", "lateness_s")
+    row: dict[str, Any] = {name: document[name] for name in keep if name in document}
+    row |= {name: document[name] for name in document if re.fullmatch(r"(ttft|tpot|itl|e2e)_s", name)}
+    row |= {
+        name: document.get(name)
+        for name in ("output_tokens_per_s", "request_rate_per_s", "completed", "failed", "duration_s")
+    }
+    row["itl_quantiles_ms"] = (
+        {str(at): round(quantile(gaps, at) * 1e3, 3) for at in (0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999)}
+        if gaps
+        else {}
+    )
+    row["itl_mean_ms"], row["gaps"] = round(1e3 * sum(gaps) / max(1, len(gaps)), 4), len(gaps)
+    columns = zip(
+        *(document[name] for name in ("start_times", "queue_times", "ttfts", "latencies", "input_lens", "output_lens")),
+        strict=True,
+    )
+    row["requests"] = [
+        [round((sent - queued) * 1e4), round(sent * 1e4), round(ttft * 1e4), round(e2e * 1e4), prompt, output]
+        for sent, queued, ttft, e2e, prompt, output in columns
+    ]
+    return row
+
+
+def bench(url: str, step: Step, seed: int, out: Path) -> dict[str, Any]:
+    """One run and what the engine's own metrics gained by it."""
+    before = statistics_of(url)
+    detail = out / f"{step.name}.detail.json"
+    command = [sys.executable, "-m", "roadworthy", "bench", url, *step.arguments(seed), "--json", "--out", str(detail)]
+    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{os.environ.get('PYTHONPATH', '')}"}
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment, timeout=step.seconds + 90, check=False
+    )
+    if not detail.exists():
+        return {"failed": done.stderr[-800:]}
+    row = compact(json.loads(detail.read_text()))
+    detail.unlink()
+    return {
+        "step": step.name,
+        "asked": step.arguments(seed),
+        **row,
+        "engine_gained": gained(before, statistics_of(url)),
+    }
+
+
+def vllm_bench(url: str, model: Path, rate: float, out: Path) -> dict[str, Any]:
+    """vLLM's own client at the same rate and lengths as the last step."""
+    requests = int(rate * 30)
+    prompt, output = STEADY
+    options = {
+        "backend": "openai-chat", "base-url": url, "endpoint": "/v1/chat/completions", "model": "m",
+        "tokenizer": str(model), "dataset-name": "random", "random-input-len": prompt, "random-output-len": output,
+        "request-rate": f"{rate:g}", "num-prompts": str(requests), "temperature": "1",
+        "percentile-metrics": "ttft,tpot,itl,e2el", "metric-percentiles": "50,90,99", "result-dir": str(out),
+        "result-filename": "vllm-bench.json",
+    }  # fmt: skip
+    named = [part for name, value in options.items() for part in (f"--{name}", value)]
+    command = [*VLLM, "bench", "serve", *named, "--ignore-eos", "--save-result"]
+    before = statistics_of(url)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    (out / "vllm-bench.log").write_text(done.stdout[-20000:] + done.stderr[-20000:])
+    found = out / "vllm-bench.json"
+    result = json.loads(found.read_text()) if found.exists() else {"failed": done.stderr[-800:]}
+    result = {name: value for name, value in result.items() if not isinstance(value, list)}
+    return {
+        "step": "vllm-bench",
+        "asked": command[len(VLLM) :],
+        **result,
+        "engine_gained": gained(before, statistics_of(url)),
+    }
+
+
+def wait_until_healthy(url: str, engine: subprocess.Popen[bytes], until: float) -> bool:
+    while time.time() < until and engine.poll() is None:
+        try:
+            read(f"{url}/health")
+            return True
+        except OSError:
+            time.sleep(0.5)
+    return False
+
+
+def measure(case: Case, args: argparse.Namespace, engine: subprocess.Popen[bytes], row: dict[str, Any]) -> None:
+    """Every step there is time for."""
+    url, until = f"http://127.0.0.1:{case.port}", args.started + args.deadline_s
+    file = args.out / f"{args.case}.json"
+
+    def save() -> None:
+        file.with_suffix(".new").write_text(json.dumps(row))
+        file.with_suffix(".new").replace(file)
+
+    save()
+    if not wait_until_healthy(url, engine, until):
+        row["outcome"] = "the engine did not come up"
+        save()
+        return
+    row["startup_s"] = round(time.time() - args.started, 1)
+    save()
+    print("READY", args.case, row["startup_s"], flush=True)
+    for lengths, rate in (
+        (CHATS, case.chats_per_s[1]),
+        (LONG, case.long_per_s[1]),
+    ):  # kernels that compile on first use
+        warm = bench(url, Step(name="warm-up", lengths=lengths, rate_per_s=rate, seconds=5), 900, args.out)
+        print("WARM", warm.get("failed"), warm.get("ttft_s"), flush=True)
+    for number, step in enumerate(steps_of(case)):
+        if args.steps and step.name not in args.steps:
+            continue
+        if time.time() + step.seconds + 12 > until:
+            row.setdefault("left_out", []).append(step.name)
+            continue
+        found = bench(url, step, 11 + number, args.out)
+        row["steps"].append(found)
+        save()
+        print("STEP", step.name, found.get("output_tokens_per_s"), found.get("ttft_s"), found.get("tpot_s"), flush=True)
+    if not args.steps and time.time() + 45 < until:
+        row["steps"].append(vllm_bench(url, args.models / case.model, case.chats_per_s[1], args.out))
+        print("STEP vllm-bench", row["steps"][-1].get("mean_ttft_ms"), row["steps"][-1].get("failed"), flush=True)
+    row["outcome"] = "ok"
+    save()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--models", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--gpu", required=True)
+    parser.add_argument("--deadline-s", type=float, default=600)
+    parser.add_argument("--steps", nargs="*", help="only these, by name")
+    parser.add_argument("case", choices=list(CASES))
+    args = parser.parse_args()
+    args.started = time.time()
+    args.out.mkdir(parents=True, exist_ok=True)
+    case = CASES[args.case]
+    settings = [part for name, value in SERVE.items() for part in (f"--{name}", str(value))]
+    model = str(args.models / case.model)
+    where = ["--served-model-name", "m", "--load-format", "dummy", "--host", "127.0.0.1", "--port", str(case.port)]
+    command = [*VLLM, "serve", model, *where, *settings]
+    environment = os.environ | ENVIRONMENT | {"CUDA_VISIBLE_DEVICES": args.gpu}
+    query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
+    gpus = subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip().splitlines()
+    row: dict[str, Any] = {
+        "case": args.case,
+        "command": f"scripts/measure-live-gpu.py --models MODELS --out OUT --gpu N {args.case}",
+        "serve": command[len(VLLM) :],
+        "environment": ENVIRONMENT,
+        "box": {"gpus": gpus, "cpu_cores": os.cpu_count()},
+        "steps": [],
+    }
+    with (args.out / f"{args.case}.engine.log").open("wb") as log:
+        engine = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
+    try:
+        measure(case, args, engine, row)
+    finally:
+        os.killpg(engine.pid, signal.SIGKILL)
+        engine.wait()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""The twin against live runs on H200, by the script that prints the table; the page in docs is what it writes."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    for name in ("plan_accuracy", "twin_against_gpu"):  # the second takes a model's shape from the first
+        spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+    return module
+
+
+def test_every_judged_run_is_within_the_limits_and_the_page_says_what_the_script_finds(script: ModuleType) -> None:
+    data = json.loads(script.DATA.read_text(encoding="utf-8"))
+    rows = script.rows_of(data)
+    judged = [row.step for row in rows if not row.why_not_judged]
+    assert judged == ["alone-long", "long-9", "long-13", "chats-20", "long-4"]
+    assert [(row.step, row.outside) for row in rows if row.outside] == []
+    assert script.page(rows, data) == script.PAGE.read_text(encoding="utf-8")
+
+
+def test_a_run_beyond_a_limit_is_told(script: ModuleType) -> None:
+    live = dict.fromkeys(script.LIMITS, 1.0)
+    row = script.Row(case="llama8b", step="x", requests=1, live=live, twin=live | {"TPOT P50": 1.2}, gaps=({}, {}))
+    assert row.outside == ["TPOT P50"]
+
+
+def test_requests_are_replayed_at_their_moments_with_their_lengths(script: ModuleType) -> None:
+    data = json.loads(script.DATA.read_text(encoding="utf-8"))
+    case = data["cases"][0]
+    step = next(step for step in case["steps"] if step["step"] == "alone")
+    later = step | {"requests": [[one[0] + 70_000, one[1] + 70_000, *one[2:]] for one in step["requests"]]}
+    config = script.config_of(case)
+    assert script.foretold(config, step)[0]["TTFT P50"] == pytest.approx(script.foretold(config, later)[0]["TTFT P50"])
+    assert config.late_admission
+    assert config.max_num_seqs == 512
