@@ -68,21 +68,63 @@ Skipped = Callable[[str, str], None]
 
 
 def sources(paths: Sequence[Path], skipped: Skipped) -> Iterator[Source]:
-    """Every file under ``paths``, folders and archives opened. Raises ProbeError for a path that does not exist."""
+    """Every file under ``paths``, folders and archives opened; ``-`` is stdin, and pipes are read once.
+
+    Raises:
+        ProbeError: a path that does not exist.
+    """
     for path in paths:
-        if not path.exists():
+        if str(path) == "-":
+            yield from _piped("stdin", lambda: os.fdopen(0, "rb", closefd=False), skipped)
+        elif not path.exists():
             raise ProbeError(f"{path}: no such file or folder", hint="give log files, a folder or an archive")
-        if path.is_dir():
-            for number, inner in enumerate(
-                sorted(one for one in path.rglob("*") if one.is_file() and not one.is_symlink())
-            ):
-                if number >= MOST_FILES:
-                    skipped(str(path), f"only the first {MOST_FILES:,} files were read")
-                    break
-                name, size = str(inner.relative_to(path)), inner.stat().st_size
-                yield from _placed(_opened(name, _file(inner), skipped, 0, size), inner)
+        elif path.is_dir():
+            yield from _below(path, skipped)
+        elif path.is_file():
+            yield from _one(path, path.name, skipped)
         else:
-            yield from _placed(_opened(path.name, _file(path), skipped, 0, path.stat().st_size), path)
+            yield from _piped(path.name, _file(path), skipped)
+
+
+def _below(folder: Path, skipped: Skipped) -> Iterator[Source]:
+    for number, inner in enumerate(sorted(one for one in folder.rglob("*") if one.is_file() and not one.is_symlink())):
+        if number >= MOST_FILES:
+            skipped(str(folder), f"only the first {MOST_FILES:,} files were read")
+            return
+        yield from _one(inner, str(inner.relative_to(folder)), skipped)
+
+
+def _one(path: Path, name: str, skipped: Skipped) -> Iterator[Source]:
+    try:
+        size = path.stat().st_size
+    except OSError as error:  # it went away meanwhile
+        skipped(name, error.strerror or str(error))
+        return
+    yield from _placed(_opened(name, _file(path), skipped, 0, size), path)
+
+
+def _piped(name: str, open_it: Callable[[], IO[bytes]], skipped: Skipped) -> Iterator[Source]:
+    """What can be read once only, laid down so that it can be looked at first."""
+    with tempfile.TemporaryFile() as whole:
+        try:
+            with open_it() as pipe:
+                while data := pipe.read(CHUNK_BYTES):
+                    whole.write(data)
+                    if whole.tell() > SPOOLED_MOST_BYTES:
+                        skipped(name, f"only the first {whole.tell():,} bytes were read")
+                        break
+        except OSError as error:
+            skipped(name, error.strerror or str(error))
+            return
+        yield from _opened(name, _again(whole), skipped, 0, whole.tell())
+
+
+def _again(whole: IO[bytes]) -> Callable[[], IO[bytes]]:
+    def opened() -> IO[bytes]:
+        whole.seek(0)
+        return os.fdopen(os.dup(whole.fileno()), "rb")
+
+    return opened
 
 
 def _placed(found: Iterator[Source], path: Path) -> Iterator[Source]:
@@ -326,12 +368,7 @@ def _spooled(name: str, content: IO[bytes], skipped: Skipped, depth: int) -> Ite
         except READ_ERRORS as error:
             skipped(name, f"damaged archive: {error}")
             return
-
-        def opened() -> IO[bytes]:
-            whole.seek(0)
-            return os.fdopen(os.dup(whole.fileno()), "rb")
-
-        yield from _zip(name, opened, skipped, depth)
+        yield from _zip(name, _again(whole), skipped, depth)
 
 
 def _zip(name: str, open_it: Callable[[], IO[bytes]], skipped: Skipped, depth: int) -> Iterator[Source]:

@@ -6,9 +6,12 @@ import gzip
 import io
 import json
 import lzma
+import os
 import shutil
+import subprocess
 import sys
 import tarfile
+import threading
 import zipfile
 from pathlib import Path
 
@@ -193,3 +196,44 @@ def test_a_bomb_in_an_archive_is_named_and_what_lies_beside_it_is_read(
     reading = read_incident([tmp_path])
     assert names(reading) == {"dmesg.txt", "first.log"}
     assert any("a bomb?" in reason for _, reason in reading.skipped)
+
+
+def test_a_pipe_is_read_once_and_may_hold_an_archive(tmp_path: Path) -> None:
+    packed = tar(tmp_path / "x.tgz", {"kern.log": XID.encode()}).read_bytes()
+    (tmp_path / "x.tgz").unlink()
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(packed,))
+    writer.start()
+    assert names(read_incident([pipe])) == {"kern.log"}
+    writer.join(10)
+
+
+def test_stdin_is_read_like_a_file() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "roadworthy", "diagnose", "-", "--json"],
+        input=XID.encode(),
+        capture_output=True,
+        check=False,
+    )
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["findings"][0]["evidence"][0]["file"]) == (1, "stdin")
+
+
+def test_a_file_that_vanishes_meanwhile_is_named_and_the_rest_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a.log", "b.log", "c.log"):
+        (tmp_path / name).write_text(XID)
+    real, gone = Path.open, []
+
+    def opened(path: Path, *arguments: str) -> object:
+        if path.name == "b.log" or gone:
+            gone.append(path.name)
+            path.unlink(missing_ok=True)
+        return real(path, *arguments)
+
+    monkeypatch.setattr(Path, "open", opened)
+    reading = read_incident([tmp_path])
+    assert names(reading) == {"a.log"}
+    assert [name for name, _ in reading.skipped] == ["b.log", "c.log"]
