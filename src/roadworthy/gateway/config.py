@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from roadworthy.core.errors import SpecError
+from roadworthy.core.units import MIB
 from roadworthy.gateway.data.limits import Limits
 from roadworthy.gateway.poller import PollPolicy
 from roadworthy.route.breaker import BreakerPolicy
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from roadworthy.route.govern.prefill import PrefillPace
     from roadworthy.spec.governance_values import Billing
     from roadworthy.spec.values import Deployment, Tenant
+
+
+LEAST_READER_BYTES = 256 * MIB
+"""Numerical libraries ask again and again for memory that they do not get when they are loaded: 40 MiB hang."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +102,11 @@ class GatewayConfig:
         if (self.tls.cert is None) != (self.tls.key is None) or (self.tls.client_ca and not self.tls.cert):
             raise SpecError(
                 "gateway.tls: cert and key are needed together", hint="give both, and client_ca only beside them"
+            )
+        if self.documents.reader_memory_bytes < LEAST_READER_BYTES:
+            raise SpecError(
+                f"gateway.documents.reader_memory: {self.documents.reader_memory_bytes:,} bytes, wanted 256MiB or more",
+                hint="with less a reader may hang before it has begun",
             )
         if self.documents.home and self.tls.cert and not self.documents.gateway_url:
             raise SpecError(

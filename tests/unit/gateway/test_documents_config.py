@@ -56,6 +56,11 @@ def test_with_tls_the_url_that_the_certificate_is_for_has_to_be_named() -> None:
     GatewayConfig(endpoints=("http://e",), tls=tls, documents=DocumentsSpec(home="/h", gateway_url="https://llm"))
 
 
+def test_a_reader_gets_memory_enough_to_begin() -> None:
+    with pytest.raises(SpecError, match="reader_memory"):
+        GatewayConfig(endpoints=("http://e",), documents=DocumentsSpec(home="/h", reader_memory_bytes=2**20))
+
+
 def test_a_sockets_path_is_short_whatever_the_home_and_its_folder_nobody_elses(tmp_path: Path) -> None:
     assert len(str(socket_of(tmp_path / ("x" * 200)))) < 107
     assert socket_of(tmp_path / "a") != socket_of(tmp_path / "b")
