@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from roadworthy.advise.mixes import SessionKind, mean_turns, session_kinds
 from roadworthy.advise.patterns import ramp_length_s, start_times
-from roadworthy.twin.prompt import Segment, segment_tokens
+from roadworthy.twin.prompt import Segment, new_segment, segment_tokens
 
 if TYPE_CHECKING:
     from roadworthy.spec.values import Quantiles, RequestProfile, Tenant
@@ -138,6 +138,7 @@ class Arrivals:
         if max_context_tokens is not None and max_context_tokens < 2:
             raise ValueError(f"max_context_tokens {max_context_tokens} has no room for one token in and one out")
         self._profile = profile
+        self._closed = self.closed
         self._kinds = session_kinds(profile)
         self._kind_weights = tuple(accumulate(kind.weight for kind in self._kinds))
         self._mean_turns = mean_turns(self._kinds)
@@ -190,6 +191,8 @@ class Arrivals:
         In a closed loop the user's next session comes after the last turn. Ask once for each turn, in the order of the
         session's turns.
         """
+        if request.turns == 1 and not self._closed:
+            return None
         following = self._next_turn(request, finished_s, output_tokens)
         if following is None and self.closed:
             return self._start(finished_s)
@@ -281,7 +284,7 @@ class Arrivals:
             turns=turns,
             prompt_tokens=prompt,
             output_tokens=output,
-            segments=(*system, Segment(f"s{session}.0u", own)),
+            segments=(*system, new_segment((f"s{session}.0u", own))),
             tenant=names[bisect(cumulative, tenant_score * cumulative[-1])] if names else "",
             kind=kind.name,
         )

@@ -14,7 +14,7 @@ from roadworthy.simulate.run import simulate
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from roadworthy.advise.arrivals import Arrivals
+    from roadworthy.advise.arrivals import Schedule
     from roadworthy.route.values import EndpointView, RouteRequest
     from roadworthy.simulate.result import SimulatedRun
     from roadworthy.twin.config import TwinConfig
@@ -66,7 +66,7 @@ class RoundRobin:
 
 def compare_policies(
     configs: Sequence[TwinConfig],
-    arrivals: Callable[[], Arrivals],
+    arrivals: Callable[[], Schedule],
     *,
     routing: RoutingSettings,
     policies: Sequence[Compared] = COMPARED,

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 CHARGE_EVERY_S = 1.0
 """While something waits, so often fairness is told how far running answers have come."""
 
+UNBEGUN_MOST = 128
+"""Flights of one engine that are remembered before those whose prompts are computed are forgotten."""
+
 GAPS_JUDGED = 20
 """Gaps between tokens below which a request's own P99 says nothing (facts: ops, section 7)."""
 
@@ -126,6 +129,7 @@ class _Run:
         self._salts: dict[str, int] = {}
         self._under_way: dict[str, Flight] = {}
         self._unbegun: dict[str, deque[Flight]] = {name: deque() for name in fleet.by_url}  # by engine, oldest first
+        self._unbegun_most = UNBEGUN_MOST
         self._order = 0
         self._charged_s = -math.inf
         gate.fleet_changed(fleet.engines)
@@ -216,7 +220,7 @@ class _Run:
         if not self._gate.awaits_first(flight):
             return True
         engine = flight.engine
-        if engine is None or engine.progress(str(flight.order), now_s)[0] is None:
+        if engine is None or engine.progress(flight.id, now_s)[0] is None:
             return False
         self._gate.began(flight)
         return True
@@ -258,7 +262,7 @@ class _Run:
             id=flight.id,
             segments=planned.segments,
             output_tokens=planned.output_tokens,
-            answer_id=planned.answer_id,
+            answer_id=planned.answer_id if planned.turns > 1 else "",  # else no later prompt contains it
             priority=flight.priority,
             cache_salt=planned.tenant,  # the gateway gives each tenant its own
         )
@@ -290,7 +294,11 @@ class _Run:
                 self._under_way[request.id] = flight
                 if self._gate.bounds_prompts:
                     self._gate.placed(flight, engine.url, now_s)
-                    self._unbegun[engine.url].append(flight)
+                    unbegun = self._unbegun[engine.url]
+                    unbegun.append(flight)
+                    if len(unbegun) > self._unbegun_most:  # most have begun, though nobody waited to hear of it
+                        self._unbegun[engine.url] = left = deque(filter(self._gate.awaits_first, unbegun))
+                        self._unbegun_most = max(UNBEGUN_MOST, 2 * len(left))
                 return
 
     def _asked(self, planned: PlannedRequest) -> RouteRequest:

@@ -96,15 +96,18 @@ class Timetable:
 
     def answered(self, request: PlannedRequest, *, finished_s: float, output_tokens: int) -> None:
         """An answer ended: the next turn of its session, if there is one, takes its place."""
-        self._later(self._schedule.follow_up(request, finished_s=finished_s, output_tokens=output_tokens))
+        follow_up = self._schedule.follow_up(request, finished_s=finished_s, output_tokens=output_tokens)
+        if follow_up is not None:
+            self._later(follow_up)
 
     def failed(self, request: PlannedRequest, *, at_s: float) -> None:
         """A request failed: its session is over, and in a closed loop another takes its place."""
-        self._later(self._schedule.after_failure(request, finished_s=at_s))
-
-    def _later(self, follow_up: PlannedRequest | None) -> None:
+        follow_up = self._schedule.after_failure(request, finished_s=at_s)
         if follow_up is not None:
-            heappush(self._later_turns, (follow_up.t_sched_s, next(self._order), follow_up))
+            self._later(follow_up)
+
+    def _later(self, follow_up: PlannedRequest) -> None:
+        heappush(self._later_turns, (follow_up.t_sched_s, next(self._order), follow_up))
 
 
 def _changes(outage: Outage) -> Iterator[Change]:

@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
 from roadworthy.twin.batch import Batch, Entry
-from roadworthy.twin.times import History, Span, Stretch
+from roadworthy.twin.times import History, Span, Stretch, new_stretch
 
 if TYPE_CHECKING:
     from roadworthy.twin.blocks import BlockPool
@@ -257,8 +257,8 @@ class Lane:
         self.context += steps * len(self.members)
         first, _, start_s, step_s, growth_s = stretch
         end_s = stretch.end_s(steps)
-        self.history.add(Stretch(first, steps, start_s, step_s, growth_s), end_s)
-        self.stretch = Stretch(first + steps, 1, end_s, step_s + steps * growth_s, growth_s)
+        self.history.add(new_stretch((first, steps, start_s, step_s, growth_s)), end_s)
+        self.stretch = new_stretch((first + steps, 1, end_s, step_s + steps * growth_s, growth_s))
         return end_s
 
     def renew_history(self) -> None:

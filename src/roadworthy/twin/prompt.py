@@ -6,7 +6,11 @@ its segments and not its tokens.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Segment(NamedTuple):
@@ -18,6 +22,10 @@ class Segment(NamedTuple):
 
     id: str
     tokens: int
+
+
+new_segment: Callable[[tuple[str, int]], Segment] = partial(tuple.__new__, Segment)
+"""A segment of its two values, at half the price of the named tuple's own constructor."""
 
 
 def segment_tokens(segments: tuple[Segment, ...]) -> int:

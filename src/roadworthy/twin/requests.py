@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from roadworthy.twin.prompt import Segment, segment_tokens
@@ -77,6 +78,11 @@ class Output(NamedTuple):
     request_id: str
     at_s: float
     finished: Finished | None
+
+
+new_finished: Callable[[tuple[object, ...]], Finished] = partial(tuple.__new__, Finished)
+new_output: Callable[[tuple[str, float, Finished | None]], Output] = partial(tuple.__new__, Output)
+"""Of all their values in order, at half the price of the named tuples' own constructors (``times.new_stretch``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

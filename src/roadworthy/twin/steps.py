@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Literal
 from roadworthy.twin.batch import Batch, load_of
 from roadworthy.twin.config import accepted_drafts
 from roadworthy.twin.lane import LONG_HISTORY, Lane
-from roadworthy.twin.requests import Finished, Output
+from roadworthy.twin.requests import Finished, Output, new_finished, new_output
 from roadworthy.twin.scheduler import Scheduler
-from roadworthy.twin.times import NO_TIMES, GapHistogram, Stretch, TokenTimes
+from roadworthy.twin.times import NO_TIMES, GapHistogram, Stretch, TokenTimes, new_stretch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -225,7 +225,7 @@ class Steps:
             step_s = self._seconds(0, 0, members, context)
             steps, growth_s = self._look_ahead(lane, members, context, step_s)
         if self._stages == 1:
-            lane.stretch = stretch = Stretch(lane.steps + 1, steps, now_s, step_s, growth_s)
+            lane.stretch = stretch = new_stretch((lane.steps + 1, steps, now_s, step_s, growth_s))
             lane.done_s = done_s = now_s + step_s if steps == 1 else stretch.end_s(steps)
             self._stage_free_s[0] = done_s
             self._busy_s += done_s - now_s
@@ -358,7 +358,7 @@ class Steps:
         elif lane.ends and lane.ends[0][0] <= lane.steps:
             while (seq := lane.pop_ended()) is not None:
                 lane.leave(seq)
-                outputs.append(Output(seq.request.id, at_s, self._finish(seq, at_s)))
+                outputs.append(new_output((seq.request.id, at_s, self._finish(seq, at_s))))
         if lane.entries:
             entries, lane.entries = lane.entries, {}
             self._settle_entries(entries, at_s, outputs, lane)
@@ -394,7 +394,7 @@ class Steps:
                         seq.first_token_s = seq.last_s = at_s
                         seq.generated = 1
                     if seq.generated == seq.limit:
-                        outputs.append(Output(seq.request.id, at_s, self._finish(seq, at_s)))
+                        outputs.append(new_output((seq.request.id, at_s, self._finish(seq, at_s))))
                         continue
                     if self._tell_tokens:
                         outputs.append(Output(seq.request.id, at_s, None))
@@ -409,7 +409,7 @@ class Steps:
             self._tokens(seq, tokens, at_s)
             scheduler.put_out(seq, tokens, stale=stale)
             if seq.generated == seq.limit:
-                outputs.append(Output(seq.request.id, at_s, self._finish(seq, at_s)))
+                outputs.append(new_output((seq.request.id, at_s, self._finish(seq, at_s))))
                 continue
             if self._tell_tokens:
                 outputs.extend([Output(seq.request.id, at_s, None)] * tokens)
@@ -439,15 +439,17 @@ class Steps:
         self._scheduler.drop(seq)
         del self._sequences[seq.request.id]
         self._finished[reason] += 1
-        return Finished(
-            reason,
-            seq.prompt_tokens,
-            seq.cached_tokens,
-            seq.generated,
-            seq.queued_s,
-            seq.scheduled_s,
-            seq.first_token_s,
-            at_s,
-            seq.preemptions,
-            TokenTimes(tuple(seq.times)) if self._keep_times else NO_TIMES,
+        return new_finished(
+            (
+                reason,
+                seq.prompt_tokens,
+                seq.cached_tokens,
+                seq.generated,
+                seq.queued_s,
+                seq.scheduled_s,
+                seq.first_token_s,
+                at_s,
+                seq.preemptions,
+                TokenTimes(tuple(seq.times)) if self._keep_times else NO_TIMES,
+            )
         )

@@ -183,7 +183,10 @@ class Backlogs:
         if not self._engines:
             return True
         most = self.most_tokens * (1 - self._reserve_ratio) if borrowed else self.most_tokens
-        return any(one.tokens < most for one in self._engines)
+        for one in self._engines:  # noqa: SIM110 - a generator costs five times as much, twice for every request
+            if one.tokens < most:
+                return True
+        return False
 
     def started(self, permit: HeldPermit) -> None:
         """``permit`` runs from now on."""
