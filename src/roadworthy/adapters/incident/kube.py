@@ -112,15 +112,15 @@ def _items(text: str) -> list[dict[str, Any]]:
 
 def _pod(item: dict[str, Any]) -> _Pod:
     meta, spec, status = (_dict(item.get(key)) for key in ("metadata", "spec", "status"))
-    containers = [_dict(one) for key in ("initContainers", "containers") for one in spec.get(key) or ()]
-    states = [_dict(one) for key in ("initContainerStatuses", "containerStatuses") for one in status.get(key) or ()]
+    containers = [_dict(one) for key in ("initContainers", "containers") for one in _list(spec.get(key))]
+    states = [_dict(one) for key in ("initContainerStatuses", "containerStatuses") for one in _list(status.get(key))]
     return _Pod(
         name=str(meta.get("name", "")), namespace=str(meta.get("namespace") or ""),
         node=str(spec.get("nodeName") or ""),
         containers=tuple(str(one["name"]) for one in containers if one.get("name")),
         restarted=frozenset(str(one.get("name")) for one in states if one.get("restartCount") or one.get("lastState")),
         ports=tuple(
-            port["containerPort"] for one in containers for port in one.get("ports") or ()
+            port["containerPort"] for one in containers for port in _list(one.get("ports"))
             if isinstance(port, dict) and isinstance(port.get("containerPort"), int)
         ),
     )  # fmt: skip
@@ -128,6 +128,10 @@ def _pod(item: dict[str, Any]) -> _Pod:
 
 def _dict(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _command(arguments: Sequence[str]) -> list[str]:

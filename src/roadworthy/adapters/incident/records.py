@@ -165,7 +165,7 @@ def _loki(stream: object) -> Iterator[str]:
         return
     labels = stream.get("stream")
     known = {key: value for key, value in labels.items() if isinstance(value, str)} if isinstance(labels, dict) else {}
-    values = [one for one in stream.get("values") or () if isinstance(one, list) and len(one) >= 2]
+    values = [one for one in _list(stream.get("values")) if isinstance(one, list) and len(one) >= 2]
     if len(values) > 1 and str(values[0][0]) > str(values[-1][0]):
         values.reverse()
     for time_ns, text, *_ in values:
@@ -183,14 +183,18 @@ def _kubernetes(item: object) -> Iterator[str]:
         yield _event(item, meta)
         return
     name = str(meta.get("name", "-"))
-    for one in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
+    for one in [*_list(status.get("initContainerStatuses")), *_list(status.get("containerStatuses"))]:
         yield from _container(name, _dict(one))
-    for condition in status.get("conditions") or ():
+    for condition in _list(status.get("conditions")):
         yield from _condition(name, kind, _dict(condition))
 
 
 def _dict(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _event(item: Mapping[str, Any], meta: Mapping[str, Any]) -> str:
