@@ -243,3 +243,40 @@ def test_the_endpoint_is_found_in_a_document(house: Path) -> None:
         assert run(*arguments, "--embedding-model", "m") == 0
         with pytest.raises(ProbeError, match="serves m"):
             run(*arguments, "--embedding-model", "absent")
+
+
+def only(paths: dict[str, bytes]) -> Any:
+    """An endpoint that knows these paths."""
+
+    async def answer(asked: Any) -> None:
+        body = paths.get(asked.path)
+        await plain(404 if body is None else 200, b'{"detail": "Not Found"}' if body is None else body)(asked)
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("path", "answer"),
+    [
+        ("/v1/rerank", {"results": [{"index": 0, "relevance_score": 0.5}]}),
+        ("/rerank", [{"index": 0, "score": 0.5}]),
+        ("/v2/rerank", {"results": [{"index": 0, "relevance_score": 0.5, "document": {"text": "a"}}]}),
+        ("/v1/score", {"data": [{"index": 0, "object": "score", "score": 0.5}]}),
+    ],
+)
+def test_a_reranker_is_asked_in_the_form_that_is_there(path: str, answer: Any) -> None:
+    with threaded_engine(only({path: json.dumps(answer).encode()})) as engine:
+        assert ModelClient(engine.url, model="m").rerank("q", ["a"]) == [0.5]
+
+
+@pytest.mark.parametrize("score", [math.nan, None, "high"])
+def test_a_score_that_is_no_number_is_told(score: object) -> None:
+    body = json.dumps({"results": [{"index": 0, "relevance_score": score}]}).encode()
+    with threaded_engine(only({"/v1/rerank": body})) as engine, pytest.raises(ProbeError, match=r"no score|no numbers"):
+        ModelClient(engine.url, model="m").rerank("q", ["a"])
+
+
+def test_without_any_of_the_paths_the_next_step_is_told() -> None:
+    with threaded_engine(only({})) as engine, pytest.raises(ProbeError) as caught:
+        ModelClient(engine.url, model="m").rerank("q", ["a"])
+    assert "/v1/score" in caught.value.hint
