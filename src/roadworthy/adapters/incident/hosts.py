@@ -30,11 +30,13 @@ PATH="$PATH:/usr/sbin:/sbin"
 mark='@MARK@'
 begin() { printf '\n%s begin %s\n' "$mark" "$1"; }
 end() { printf '\n%s end %s\n' "$mark" "$1"; }
-limited() { if command -v timeout >/dev/null 2>&1; then timeout -k 2 60 "$@"; else "$@"; fi; }
+limited() {  # stdin is this script: whoever read it would eat the rest
+  if command -v timeout >/dev/null 2>&1; then timeout -k 2 60 "$@" </dev/null; else "$@" </dev/null; fi
+}
 if command -v journalctl >/dev/null 2>&1; then
   begin journal.log
   limited journalctl --since='-@SINCE@s' -o short-iso-precise --no-pager -q 2>&1 | head -c @MOST@
-  end done
+  end 'done'
 else
   begin journal.log; end missing:journalctl
 fi
@@ -47,10 +49,10 @@ for runtime in docker podman nerdctl; do
   printf '%s\n' "$list" | grep -iE 'vllm|sglang|ray|roadworthy|nvidia|llm' | while read -r id name _; do
     begin "containers/$name.log"
     limited "$runtime" logs --since '@SINCE@s' --timestamps "$id" 2>&1 | head -c @MOST@
-    end done
+    end 'done'
     begin "containers/$name.state.txt"
     limited "$runtime" inspect --format "$state" "$id" 2>&1
-    end done
+    end 'done'
   done
 done
 if command -v crictl >/dev/null 2>&1; then
@@ -60,24 +62,24 @@ if command -v crictl >/dev/null 2>&1; then
     while read -r id name; do
       begin "containers/$name-$(printf '%.8s' "$id").log"
       limited crictl logs --timestamps --since '@SINCE@s' "$id" 2>&1 | head -c @MOST@
-      end done
+      end 'done'
     done
 fi
 minutes=$(( (@SINCE@ + 59) / 60 ))
 for folder in /var/log/vllm /var/log/roadworthy /tmp/ray/session_latest/logs "@LOGS@"; do
-  [ -n "$folder" ] && [ -d "$folder" ] || continue
+  if [ -z "$folder" ] || [ ! -d "$folder" ]; then continue; fi
   find -L "$folder" -maxdepth 2 -type f -mmin "-$minutes" 2>/dev/null | grep -E '\.(log|out|err)' |
     head -n 200 | while read -r file; do
       begin "logs/$(printf '%s' "$file" | tr '/' '_')"
       tail -c 33554432 "$file" 2>&1
-      end done
+      end 'done'
     done
 done
 if command -v curl >/dev/null 2>&1; then
   for port in @PORTS@; do
     begin "metrics.$port.prom"
     curl -sS -f -m 3 --noproxy '*' "http://127.0.0.1:$port/metrics" 2>/dev/null | head -c 16777216
-    end done
+    end 'done'
   done
 else
   begin metrics.prom; end missing:curl

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from roadworthy.adapters.incident.fetched import Fetched
-from roadworthy.adapters.incident.hosts import Asked, Sections, fetch_hosts
+from roadworthy.adapters.incident.hosts import Asked, Sections, _script, fetch_hosts
 from roadworthy.adapters.incident.read import read_incident
 from roadworthy.core.errors import SpecError
 
@@ -130,3 +132,12 @@ def test_a_log_cannot_pass_for_the_end_of_its_section_nor_lead_out_of_the_folder
     sections.close()
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["x.log"]
     assert next((tmp_path / "f").rglob("x.log")).read_text() == "@@@guess end done\n@@@ end ../x done\n"
+
+
+def test_the_script_is_one_that_shellcheck_passes(tmp_path: Path) -> None:
+    if shutil.which("shellcheck") is None:
+        pytest.skip("shellcheck is not installed")
+    script = tmp_path / "ask.sh"
+    script.write_text("#!/bin/sh\n" + _script(Asked(hosts=("a",), since_s=60, logs='/x "y" $z `q`'), "@@@m"))
+    done = subprocess.run(["shellcheck", str(script)], capture_output=True, text=True, check=False)
+    assert done.stdout == ""
