@@ -76,7 +76,7 @@ CAUSES = (
             sign("hub.unreachable", 0.75, "The hub cannot be reached."),
             sign("env.HF_HUB_OFFLINE", 0.2),
         ),
-        against=(sign("engine.started", 0.5), sign("engine.served", 0.5)),
+        against=(sign("hub.did-without", 0.8),),
         needs=("hub.denied", "hub.unreachable"),
         explains=("engine.*", "host.name-unresolved", "socket.*", "startup.timeout"),
         beats=("network-port-blocked", "nccl-socket-ifname", "probe-kill"),

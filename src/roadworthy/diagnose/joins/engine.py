@@ -220,6 +220,21 @@ def compiling(book: ClueBook) -> Iterator[Clue]:
         yield derived(built, "jit.stalled", waited)
 
 
+PASSING = re.compile(r"retry|thrown while requesting HEAD|WARNING|No platform detected")
+"""Complaints that a start goes on after."""
+
+
+def starts(book: ClueBook) -> Iterator[Clue]:
+    """``hub.did-without``, ``platform.did-without``: what was complained of did not keep the engine from starting."""
+    started = book.first("engine.started", "engine.served")
+    if started is None:
+        return
+    for complaint, name in (("hub", "hub.did-without"), ("cuda.no-device", "platform.did-without")):
+        said = book.all("hub.unreachable", "hub.denied") if complaint == "hub" else book.all(complaint)
+        if said and all(PASSING.search(clue.lines[0].text) for clue in said):
+            yield derived(started, name, said[-1])
+
+
 def weights(book: ClueBook) -> Iterator[Clue]:
     """Loading that is far slower than a disk, and a load that took long."""
     for clue in reversed(book.all("weights.loading")):
@@ -236,4 +251,4 @@ def weights(book: ClueBook) -> Iterator[Clue]:
         yield derived(waits[-1], "weights.stall-after-load", loaded[0])
 
 
-JOINS = (streams, statistics, batches, starved_streams, compiling, weights)
+JOINS = (streams, statistics, batches, starved_streams, compiling, starts, weights)
