@@ -6,6 +6,7 @@ It is told on stdin what to serve, says on stdout that it serves, and ends with 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -66,8 +67,10 @@ async def _serve(spec: DocumentsSpec, gateway_url: str) -> None:
         await stop.wait()
         await server.stop()
     finally:
-        library.close()
         place.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            place.parent.rmdir()
+        library.close()  # another may serve the home from here on
     os._exit(0)  # questions in progress wait for a model on threads that nobody waits for
 
 
