@@ -11,6 +11,7 @@ from fakes.prometheus import answer, series
 from roadworthy.diagnose.examine import examine
 from roadworthy.diagnose.metrics import series_clues
 from roadworthy.diagnose.metrics.answers import AnswerReader
+from roadworthy.diagnose.verdict import verdict_of
 
 if TYPE_CHECKING:
     from roadworthy.diagnose.values import Clue
@@ -224,6 +225,15 @@ def test_shared_memory_and_disks_are_judged_at_their_worst_moment() -> None:
     assert full["shm.full"].values["percent"] == "99"
     assert full["disk.full"].values["mount"] == "/"
     assert not clues(*mount("/data", [1e12] * 3, 2e13))
+
+
+def test_an_engine_that_went_away_without_a_reason_is_not_healthy() -> None:
+    book, judged = examine({"q.json": answer(one("up", [1] * 100 + [0] * 140, {"instance": "10.1.0.7:8000"}))})
+    verdict = verdict_of(book, judged)
+    assert verdict.status == "insufficient"
+    assert verdict.capture_next
+    book, judged = examine({"q.json": answer(one("up", [1] * N, {"instance": "10.1.0.7:8000"}))})
+    assert verdict_of(book, judged).status == "healthy"
 
 
 def test_nothing_is_said_of_a_healthy_fleet() -> None:
