@@ -38,7 +38,7 @@ def plain_report(
         if number > 1:
             yield ""
         yield from _finding(number, finding)
-    if verdict.findings:
+    if verdict.status != "healthy":
         yield from ("", *_reach(reached)) if reached.hosts or reached.ranks else ()
         yield from ("", "Timeline:", *(f"  {_event(one)}" for one in _shown(events))) if events else ()
     for title, lines in (
@@ -109,10 +109,10 @@ def markdown_report(
     yield f"# Diagnosis: {verdict.status}"
     for number, finding in enumerate(verdict.findings, 1):
         yield from _markdown_finding(number, finding)
-    if verdict.findings and (reached.hosts or reached.ranks):
+    if verdict.status != "healthy" and (reached.hosts or reached.ranks):
         first, *rest = _reach(reached)
         yield from ("", "## Reach", "", first, "", *(f"- {_code(line.strip())}" for line in rest))
-    if verdict.findings and events:
+    if verdict.status != "healthy" and events:
         yield from (
             "",
             "## Timeline",
