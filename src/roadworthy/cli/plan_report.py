@@ -250,6 +250,11 @@ def _speed(deployment: Deployment, best: LayoutPlan) -> RenderableType:
         lines.append(
             f"* saturated: it carries {carried:.3g} requests/s of the {deployment.workload.rate_per_s:g} asked"
         )
+    if predicted.near_saturation:
+        lines.append(
+            f"near saturation: {predicted.load_ratio:.0%} of all that it carries at any latency; from half of it on "
+            "latencies climb steeply, and TPOT may be off by another half: trust the simulation"
+        )
     if limits:
         words = ", ".join(f"{name} within {format_duration(limit)}" for name, limit in limits)
         lines.append(f"objectives ({words}): {'met' if predicted.meets_sla else 'missed'} at the asked rate")

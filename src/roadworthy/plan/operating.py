@@ -332,6 +332,7 @@ def predict(
         request_rate_per_s=point.rate_per_s * layout.dp,
         saturated=saturated,
         capacity_tokens_per_s=best.rate_per_s * demand.output_mean * layout.dp,
+        load_ratio=share / full.rate_per_s if full.rate_per_s > 0 else 0.0,
         meets_sla=_promises(sla) and _meets(point, sla) and not saturated if _promises(sla) else None,
     )
 

@@ -89,6 +89,11 @@ class Setting:
     why: str
 
 
+NEAR_SATURATION_RATIO = 0.5
+"""Of what a layout carries at all, at any latency. Below it the analytic TPOT is within 30 % of the twin's in all of 60
+cases (docs/reference/plan-against-twin.md); above, where a little more load makes answers much longer, in one of 4."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predicted:
     """Speed of one replica, all its data-parallel ranks, at the workload's concurrency and before queueing.
@@ -101,6 +106,7 @@ class Predicted:
         capacity_tokens_per_s: output tokens a second of one replica at the highest rate that meets the SLA, or at
             full concurrency where there is none or no rate meets it.
         meets_sla: every latency objective holds at the asked rate; None without objectives.
+        load_ratio: the asked rate by what the layout carries at full concurrency, at any latency.
     """
 
     ttft_p50_s: float
@@ -115,6 +121,12 @@ class Predicted:
     saturated: bool = False
     capacity_tokens_per_s: float = 0.0
     meets_sla: bool | None = None
+    load_ratio: float = 0.0
+
+    @property
+    def near_saturation(self) -> bool:
+        """Carried, but at a rate where latencies climb steeply and an analytic figure says little."""
+        return self.load_ratio > NEAR_SATURATION_RATIO and not self.saturated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

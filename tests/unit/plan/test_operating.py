@@ -135,3 +135,40 @@ def test_the_chosen_limit_leaves_no_queue_before_a_pipeline() -> None:
 )
 def test_room_above_the_requests_in_flight(concurrency: float, holds: int, stages: int, chosen: int) -> None:
     assert sequences(concurrency, holds, stages=stages) == chosen
+
+
+@pytest.mark.parametrize(("rate", "near"), [(8.0, False), (16.0, True)])
+def test_a_rate_above_half_of_all_that_a_layout_carries_is_called_near_saturation(rate: float, near: bool) -> None:
+    """There the twin's TPOT and the analytic one part (docs/reference/plan-against-twin.md)."""
+    middle = RequestProfile(
+        prompt_tokens=Quantiles(p50=500, p90=1000, p99=2000), output_tokens=Quantiles(p50=200, p90=400, p99=600),
+        rate_per_s=rate,
+    )  # fmt: skip
+    deployment = Deployment(
+        name="case", model=ModelRef(config="Llama-3.1-70B", max_model_len_tokens=131_072), workload=middle,
+        cluster=ClusterSpec(nodes=1, gpus_per_node=8, gpu="H100"),
+        engine=EngineSpec(settings={"tensor_parallel_size": 8, "pipeline_parallel_size": 1, "data_parallel_size": 1}),
+    )  # fmt: skip
+    best = make_plan(deployment, model_by_id("Llama-3.1-70B"), gpu_by_name("H100")).best
+    assert best is not None
+    assert best.predicted is not None
+    assert best.predicted.near_saturation is near
+
+
+def test_a_prompt_waits_for_the_step_behind_the_one_under_way_where_that_is_formed_already() -> None:
+    """On one stage of a GPU; not where the document turns asynchronous scheduling off."""
+    ttft = {}
+    for ahead in (None, False):
+        settings = {} if ahead is None else {"async_scheduling": ahead}
+        deployment = Deployment(
+            name="case", model=ModelRef(config="Llama-3.1-8B", max_model_len_tokens=32_768),
+            workload=dataclasses.replace(CHAT, rate_per_s=20.0), engine=EngineSpec(settings=settings),
+            cluster=ClusterSpec(nodes=1, gpus_per_node=1, gpu="H200"),
+        )  # fmt: skip
+        best = make_plan(deployment, model_by_id("Llama-3.1-8B"), gpu_by_name("H200")).best
+        assert best is not None
+        assert best.predicted is not None
+        assert best.scheduled_ahead is (ahead is None)
+        ttft[ahead] = best.predicted
+    one_step = ttft[False].tpot_p50_s
+    assert ttft[None].ttft_p50_s - ttft[False].ttft_p50_s == pytest.approx(one_step, rel=0.05)
