@@ -13,7 +13,7 @@ from roadworthy.diagnose.judge import Judgement, judge
 from roadworthy.diagnose.metrics import series_clues
 from roadworthy.diagnose.metrics.answers import AnswerReader, is_answer
 from roadworthy.diagnose.probes import PROBES
-from roadworthy.diagnose.scan import FileScan
+from roadworthy.diagnose.scan import FileScan, thinned
 from roadworthy.diagnose.signals import signal_index
 from roadworthy.diagnose.values import Clue, ClueBook, Document
 
@@ -26,6 +26,13 @@ T = TypeVar("T")
 
 DOCUMENT_LIMIT_BYTES = 512 * 1024
 """A file up to this size is also read as a whole by the probes; a longer one is a log."""
+
+DOCUMENTS_MOST_BYTES = 48 * 2**20
+"""Of documents kept for what follows from several together; those beyond are probed and let go."""
+
+CLUES_KEPT_WHOLE = 50_000
+THINNED_TO = 6
+"""From so many clues on, a file adds no more than the first and last few of each signal, and their count."""
 
 SNIFFED = 4096
 """Characters of a file's head that tell what it is."""
@@ -45,6 +52,7 @@ class Examination:
     documents: list[Document]
     clues: list[Clue]
     series: list[Series] = field(default_factory=list)
+    kept_bytes: int = 0
 
     @classmethod
     def new(cls) -> Examination:
@@ -56,14 +64,16 @@ class Examination:
 
     def add(self, clues: Iterable[Clue]) -> None:
         """Clues of a file that was scanned elsewhere, too large to be read as a whole."""
-        self.clues += clues
+        self.clues += clues if len(self.clues) < CLUES_KEPT_WHOLE else thinned(clues, THINNED_TO)
 
     def finished(self, scan: FileScan, text: str | None) -> None:
         """Take the clues of a scan; ``text`` is the whole file where it is small enough."""
-        self.clues += scan.clues()
+        self.add(scan.clues())
         if text is not None:
             document = Document(file=scan.file, text=text, host=scan.host)
-            self.documents.append(document)
+            self.kept_bytes += len(text)
+            if self.kept_bytes <= DOCUMENTS_MOST_BYTES:
+                self.documents.append(document)
             for probe in PROBES:
                 self.clues += given(probe, document)
 

@@ -306,6 +306,19 @@ class FileScan:
         return tuple(found)
 
 
+def thinned(clues: Iterable[Clue], most: int) -> list[Clue]:
+    """The first and last ``most`` clues of each name; the first carries the count of all."""
+    by_name: dict[str, list[Clue]] = defaultdict(list)
+    for clue in clues:
+        by_name[clue.name].append(clue)
+    found: list[Clue] = []
+    for some in by_name.values():
+        if len(some) > 2 * most:
+            some = [replace(some[0], count=max(some[0].count, len(some))), *some[1:most], *some[-most:]]
+        found += some
+    return found
+
+
 def joined(parts: Iterable[tuple[tuple[Clue, ...], int]]) -> tuple[Clue, ...]:
     """The clues of a file that was scanned in pieces.
 
