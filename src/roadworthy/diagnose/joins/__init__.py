@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from roadworthy.diagnose.joins import caches, engine, machines, memory, network, ranks, routing, scrapes, versions
+from roadworthy.diagnose.joins import (
+    caches,
+    engine,
+    links,
+    machines,
+    memory,
+    network,
+    ranks,
+    routing,
+    scrapes,
+    versions,
+)
 
 JOINS = (
-    *scrapes.JOINS, *network.JOINS, *memory.JOINS, *caches.JOINS, *engine.JOINS, *machines.JOINS, *versions.JOINS,
-    *routing.JOINS, *ranks.JOINS,
+    # what scrapes count comes first: the joins of links read it too
+    *scrapes.JOINS, *links.JOINS, *network.JOINS, *memory.JOINS, *caches.JOINS, *engine.JOINS, *machines.JOINS,
+    *versions.JOINS, *routing.JOINS, *ranks.JOINS,
 )  # fmt: skip

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from roadworthy.diagnose.probes import capture, cluster, gpu, host, rdma, tables
+from roadworthy.diagnose.probes import capture, cluster, gpu, host, rdma, rows
 
-PROBES = (*rdma.PROBES, *host.PROBES, *gpu.PROBES, *cluster.PROBES, *tables.PROBES, *capture.PROBES)
+PROBES = (*rdma.PROBES, *host.PROBES, *gpu.PROBES, *cluster.PROBES, *rows.PROBES, *capture.PROBES)
