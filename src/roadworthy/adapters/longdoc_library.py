@@ -13,6 +13,7 @@ from roadworthy.adapters.longdoc_index import open_index
 from roadworthy.adapters.longdoc_model import KEY_VARIABLE, ModelClient
 from roadworthy.adapters.longdoc_trust import RERANK_PROBES, RERANK_TEXTS, probe_of, sample, trust_in_reranker
 from roadworthy.core.errors import RoadworthyError, SpecError
+from roadworthy.longdoc.converse import TooLong
 from roadworthy.longdoc.search import Searcher
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ RERANK_WEIGHT = 1.0
 FARTHEST = 2.5
 """Spreads that a reranker's score counts at most, up or down."""
 
-MOST_READ = 6000
+MOST_READ, LEAST_READ = 6000, 200
 """Characters of each."""
 
 
@@ -149,6 +150,7 @@ class Reranked:
         self._library, self._say = library, say
         self._scores: Callable[[str, Sequence[str]], Sequence[float]] | None = scores
         self._trust: float | None = None
+        self._most_read = MOST_READ
         self.by_ids, self.of_document = library.by_ids, library.of_document
 
     def search(self, question: str, *, limit: int) -> Sequence[Hit]:
@@ -163,10 +165,10 @@ class Reranked:
         read, rest = hits[:RERANKED], hits[RERANKED:]
         try:
             if self._trust is None:
-                self._trust = self._judged(self._scores, read)
+                self._trust = self._judged(self._fitting, read)
             if self._trust == 0:
                 return hits
-            scores = self._scores(question, [_read(hit.stored) for hit in read])
+            scores = self._fitting(question, [_read(hit.stored) for hit in read])
         except RoadworthyError as error:
             self._say(f"the reranker is left out: {error}")
             self._scores = None
@@ -178,6 +180,17 @@ class Reranked:
         order = sorted(range(len(read)), key=lambda place: -joined[place])
         # scores go down the list, as everywhere: each place keeps the score that stood there
         return [*(replace(read[one], score=read[place].score) for place, one in enumerate(order)), *rest]
+
+    def _fitting(self, question: str, texts: Sequence[str]) -> Sequence[float]:
+        """Scores of as much of each text as the reranker takes in, which it only says by refusing more."""
+        assert self._scores is not None
+        while True:
+            try:
+                return self._scores(question, [text[: self._most_read] for text in texts])
+            except TooLong:
+                if self._most_read <= LEAST_READ:
+                    raise
+                self._most_read //= 2
 
     def _judged(self, scores: Callable[[str, Sequence[str]], Sequence[float]], hits: Sequence[Hit]) -> float:
         """How far the reranker is trusted, by what it says of units that were found."""
@@ -206,7 +219,7 @@ def _spread(scores: Sequence[float]) -> list[float]:
 def _read(stored: StoredUnit) -> str:
     """A unit as a reranker reads it, with its headings, cut to what one can take in."""
     unit = stored.unit
-    return "\n".join((" > ".join((*unit.path, unit.label, unit.title)), unit.text))[:MOST_READ]
+    return "\n".join((" > ".join((*unit.path, unit.label, unit.title)), unit.text))
 
 
 def _named(wanted: str, stored: Sequence[str]) -> str:

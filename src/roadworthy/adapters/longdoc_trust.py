@@ -33,9 +33,9 @@ WORSE = 0.9
 USELESS = 0.6
 """Of what the bundled embedding does: from here on full trust, and down to here none."""
 
-RERANK_PROBES = 6
+RERANK_PROBES = 8
 RERANK_TEXTS = 8
-RERANK_USELESS, RERANK_GOOD = 0.6, 0.9
+RERANK_USELESS, RERANK_GOOD = 0.7, 0.95
 """Mean reciprocal rank among eight texts; chance gives 0.34."""
 
 Floats = NDArray[numpy.float32]

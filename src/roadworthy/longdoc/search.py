@@ -26,6 +26,9 @@ Floats = NDArray[numpy.float32]
 EmbedQuestion = Callable[[str], NDArray[numpy.float32]]
 """A question as a normalised vector, of the model that made the units' vectors."""
 
+FEWEST_ALONE = 0.25
+"""Trust that an endpoint's embedding needs to be searched with where there is no other; below it words decide."""
+
 _CANDIDATES = 4
 """Times the limit that are fetched, since named units are taken out of them."""
 
@@ -146,7 +149,8 @@ class Searcher:
             if vector is None:
                 vector = self._asked(question, meant)
             bundled = index.dense.scores(vector), index.dense.present
-        if index.served is not None and self._served is not None and trust > 0:
+        least = FEWEST_ALONE if bundled is None else 0.0
+        if index.served is not None and self._served is not None and trust > least:
             asked = self._served(question)
             served = (index.served.scores(asked), index.served.present) if asked is not None else None
         return mixed(bundled, served, trust=trust, among=among)

@@ -273,6 +273,25 @@ def test_a_reranker_orders_what_is_found_and_one_that_fails_is_left_out(
     assert passages(None, "--reranker", "reranker") == passages("继承")
 
 
+def test_a_reranker_that_reads_little_is_given_less(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    read: list[int] = []
+
+    class Short:
+        def __call__(self, question: str, texts: Sequence[str]) -> list[float]:
+            if any(len(text) > 400 for text in texts):
+                raise TooLong("512 tokens at most")
+            read.append(max(map(len, texts)))
+            return [float(shared(question, text)) for text in texts]
+
+    long = LAW.replace("法律保护", "法律保护" + "，任何人不得侵害" * 200)
+    store_with(home, long, "laws/long.md")
+    with DocumentStore(home) as store:
+        library = Reranked(StoreLibrary(store, home, ["laws/long.md"]), Short(), print)
+        assert library.search("合同受法律保护", limit=1)[0].stored.unit.label == "第二条"
+    assert read
+    assert "left out" not in capsys.readouterr().out
+
+
 def test_what_a_question_names_stays_before_what_a_reranker_likes(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
