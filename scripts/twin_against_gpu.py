@@ -214,9 +214,9 @@ def page(rows: Sequence[Row], data: dict[str, Any]) -> str:
         "server. `plan` warns of such loads (`api_server`) and names the `api_server_count` that mends it.",
         "- *host bound*: Qwen3-30B's steps that no CUDA graph holds (more than 512 tokens) took 65 to 86 ms here, "
         "launched from the host, against 48 in the offline run on one GPU that the model's constants come from, and as "
-        "on two ranks there (85 ms). Decoding alone is right (P10 to P75 below); what waits for such steps is not: the "
-        "first token comes up to a half later than the twin says, TPOT up to a quarter. Which of the two a host shows "
-        "was not found out.",
+        "on two ranks there (85 ms). Decoding alone is right (P50 of the gaps below, within 4 %); what waits for such "
+        "steps is not: half of the first tokens come up to twice as late as the twin says, answers take up to a third "
+        "longer. Why a host shows one or the other was not found out, so no constant was moved.",
         "## Gaps between tokens, milliseconds",
         "Live gaps are seen by the client, where two tokens may arrive in one read.",
         _table(("run", *(f"P{float(at) * 100:g}" for at in GAP_RATIOS)), gaps),
