@@ -21,6 +21,13 @@ BYTES_PER_TOKEN = 4
 _FIRST_BOUND_TOKENS = BOUNDS_BYTES[0] // BYTES_PER_TOKEN
 
 
+def own_key(prompt_tokens: int, salt: int, order: int) -> tuple[int, ...]:
+    """What stands for the keys of a prompt that shares no text with any other: they are looked for and never found,
+    and for that one is as good as all of them. ``order`` tells it from the others; none where it is too short for keys.
+    """
+    return (salt | order,) if prompt_tokens >= _FIRST_BOUND_TOKENS else ()
+
+
 def prompt_keys(segments: tuple[Segment, ...], salt: int) -> tuple[int, ...]:
     """Keys of the beginnings of a prompt, as ``route.prefix.prefix_keys`` would cut it."""
     if len(segments) == 1 and segments[0].tokens < _FIRST_BOUND_TOKENS:

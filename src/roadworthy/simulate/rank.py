@@ -81,11 +81,12 @@ def simulate_layout(
             tell(judged.layout.label, ended, trial.requests)
 
     run: SimulatedRun | None = None
-    if shares_nothing(trial.workload) and all(config.enable_prefix_caching for config in configs):
+    shared_text = not shares_nothing(trial.workload)
+    if not shared_text and all(config.enable_prefix_caching for config in configs):
         with contextlib.suppress(Preempted):  # the same run for a fifth less, as ``trial.run_trial`` says
-            run = _run(deployment, without_cache(configs), arrivals, heard, until_preempted=True)
+            run = _run(deployment, without_cache(configs), arrivals, heard, until_preempted=True, shared_text=False)
     if run is None:
-        run = _run(deployment, configs, arrivals, heard, until_preempted=False)
+        run = _run(deployment, configs, arrivals, heard, until_preempted=False, shared_text=shared_text)
     report = judge_columns(run.log.columns(), deployment.sla, asked_rate_per_s=trial.workload.rate_per_s)
     return simulated(
         judged,
@@ -104,6 +105,7 @@ def _run(
     heard: Callable[[int], None] | None,
     *,
     until_preempted: bool,
+    shared_text: bool,
 ) -> SimulatedRun:
     return simulate(
         configs,
@@ -112,5 +114,6 @@ def _run(
         priorities={tenant.id: tenant.priority for tenant in deployment.tenants},
         keep_gaps=False,
         until_preempted=until_preempted,
+        shared_text=shared_text,
         progress=heard,
     )

@@ -25,7 +25,7 @@ from roadworthy.simulate.fleet import Fleet, SimulatedEngine, engine_name
 from roadworthy.simulate.flight import Flight, Gate, OpenGate
 from roadworthy.simulate.gaps import weighted_percentile_s
 from roadworthy.simulate.log import RunLog
-from roadworthy.simulate.prompts import BYTES_PER_TOKEN, prompt_keys
+from roadworthy.simulate.prompts import BYTES_PER_TOKEN, own_key, prompt_keys
 from roadworthy.simulate.result import Preempted, SimulatedRun
 from roadworthy.simulate.timetable import Timetable
 from roadworthy.twin.requests import TwinRequest
@@ -68,6 +68,7 @@ def simulate(
     scrape_s: float | None = None,
     keep_gaps: bool = True,
     until_preempted: bool = False,
+    shared_text: bool = True,
     progress: Callable[[int], None] | None = None,
 ) -> SimulatedRun:
     """Send the whole schedule through twins of ``configs`` and drain them.
@@ -83,6 +84,8 @@ def simulate(
         keep_gaps: keep the gaps between tokens of every request rather than their distribution alone.
         until_preempted: give up, and raise ``Preempted``, when an engine has preempted a request; it is looked at with
             each scrape and at the end.
+        shared_text: prompts may have beginnings in common; False, where it is known that none has, saves routing's keys
+            of them, and changes nothing else.
         progress: hears how many requests have ended, at each end.
     """
     gate = gate or OpenGate(dict(priorities or {}))
@@ -97,6 +100,7 @@ def simulate(
         RunLog(keep_gaps=keep_gaps),
         progress,
         until_preempted,
+        shared_text,
     )
     run.to_the_end()
     return run.result()
@@ -113,8 +117,10 @@ class _Run:
         log: RunLog,
         progress: Callable[[int], None] | None,
         until_preempted: bool,
+        shared_text: bool,
     ) -> None:
         self._until_preempted = until_preempted
+        self._shared_text = shared_text
         self._fleet, self._timetable, self._gate, self._log, self._progress = fleet, timetable, gate, log, progress
         configs = [engine.config for engine in fleet.engines]
         self._model = configs[0].models[0]
@@ -307,6 +313,10 @@ class _Run:
         salt = self._salts.get(tenant)
         if salt is None:
             salt = self._salts[tenant] = salt_of(tenant, self._model)
+        keys: tuple[int, ...] = ()
+        if self._routing.prefixes:
+            shared = self._shared_text
+            keys = prompt_keys(planned.segments, salt) if shared else own_key(prompt_tokens, salt, self._order)
         return RouteRequest(
             tenant_id=tenant,
             model=self._model,
@@ -314,7 +324,7 @@ class _Run:
             prompt_bytes=prompt_tokens * BYTES_PER_TOKEN,
             session_id=str(planned.session) if planned.turns > 1 or self._timetable.has_sessions else None,
             prompt_tokens=prompt_tokens,
-            prefix_keys=prompt_keys(planned.segments, salt) if self._routing.prefixes else (),
+            prefix_keys=keys,
             text_bytes=prompt_tokens * BYTES_PER_TOKEN,
             lane="long" if prompt_tokens > self._long_above_tokens else "main",
         )

@@ -117,6 +117,7 @@ def _run(
         scrape_s=SCRAPE_S,
         keep_gaps=trial.requests * _answer_tokens(trial) <= KEEP_GAPS_UP_TO,
         until_preempted=until_preempted,
+        shared_text=not _shares_nothing(trial),
         progress=progress,
     )
 

@@ -101,3 +101,13 @@ def test_a_stage_that_an_engine_does_not_have_cannot_be_slow() -> None:
     fault = EngineFault(engine=0, fault=Fault(kind="slow", from_s=1.0, size=2.0, stage=3))
     with pytest.raises(SpecError, match="it has 1, the first is 0"):
         replace(trial(), faults=(fault,))
+
+
+def test_long_prompts_that_share_nothing_are_routed_as_by_all_their_keys() -> None:
+    """One key of its own stands for each, which changes no decision."""
+    long = load_text(DOCUMENT.replace("{p50: 300, p90: 400, p99: 500}", "{p50: 700, p90: 800, p99: 850}"), source="x")
+    one = replace(trial(governed=False), deployment=long)
+    told = run_trial(one)
+    expected = with_the_cache(one)
+    assert told.records == expected.records
+    assert told.chosen_by == expected.chosen_by
