@@ -215,7 +215,8 @@ def page(rows: Sequence[Row], data: dict[str, Any]) -> str:
         "- *host bound*: Qwen3-30B's steps that no CUDA graph holds (more than 512 tokens) took 65 to 86 ms here, "
         "launched from the host, against 48 in the offline run on one GPU that the model's constants come from, and as "
         "on two ranks there (85 ms). Decoding alone is right (P50 of the gaps below within 4 %, at 4 long prompts a "
-        "second within 18 %); what waits for such steps is not: half of the first tokens come up to twice as late as the twin says, answers take up to a third "
+        "second within 18 %); what waits for such steps is not: half of the first tokens come up to twice as late "
+        "as the twin says, answers take up to a third "
         "longer. Why a host shows one or the other was not found out, so no constant was moved.",
         "## Gaps between tokens, milliseconds",
         "Live gaps are seen by the client, where two tokens may arrive in one read.",
