@@ -145,25 +145,15 @@ class Searcher:
     ) -> Floats | None:
         """Nearness in meaning, of all embeddings at hand; None where there is none."""
         index, bundled, served = self._index, None, None
-        if index.dense is not None and (vector is not None or self._embed is not None):
-            if vector is None:
-                vector = self._asked(question, meant)
+        if vector is None and self._embed is not None and index.dense is not None:
+            vector = _drawn(self._embed, question, meant)
+        if vector is not None and index.dense is not None:
             bundled = index.dense.scores(vector), index.dense.present
         least = FEWEST_ALONE if bundled is None else 0.0
         if index.served is not None and self._served is not None and trust > least:
-            asked = self._served(question)
+            asked = _drawn(self._served, question, meant)
             served = (index.served.scores(asked), index.served.present) if asked is not None else None
         return mixed(bundled, served, trust=trust, among=among)
-
-    def _asked(self, question: str, meant: Sequence[str]) -> Floats:
-        """The question's vector, drawn halfway to that of the question with the terms that it may mean."""
-        assert self._embed is not None
-        vector = self._embed(question)
-        if not meant:
-            return vector
-        joint = vector + self._embed(f"{question} {('，' if is_chinese(question) else ', ').join(meant)}")
-        drawn: Floats = joint / max(float(numpy.linalg.norm(joint)), 1e-9)
-        return drawn
 
     def _named(self, question: str, lexical: NDArray[numpy.float32]) -> list[StoredUnit]:
         """Units that the question names; of several documents with the number the one whose words fit is first, and
@@ -194,3 +184,15 @@ def _fits(one: StoredUnit, kind: str | None) -> bool:
     if kind is None or mine == kind:
         return True
     return {mine, kind} <= {"section", "clause", "article"}
+
+
+def _drawn(embed: Callable[[str], Floats | None], question: str, meant: Sequence[str]) -> Floats | None:
+    """The question's vector, drawn halfway to that of the question with the terms that it may mean."""
+    vector = embed(question)
+    if vector is None or not meant:
+        return vector
+    other = embed(f"{question} {('，' if is_chinese(question) else ', ').join(meant)}")
+    if other is None:
+        return vector
+    drawn: Floats = (vector + other) / max(float(numpy.linalg.norm(vector + other)), 1e-9)
+    return drawn
