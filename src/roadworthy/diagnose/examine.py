@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from roadworthy.diagnose.anatomy import host_of_file
+from roadworthy.diagnose.anatomy import host_of_file, time_of
 from roadworthy.diagnose.causes import CAUSES
 from roadworthy.diagnose.joins import JOINS
 from roadworthy.diagnose.judge import Judgement, judge
@@ -29,6 +30,12 @@ DOCUMENT_LIMIT_BYTES = 512 * 1024
 
 DOCUMENTS_MOST_BYTES = 48 * 2**20
 """Of documents kept for what follows from several together; those beyond are probed and let go."""
+
+LOGS_PROBED_BYTES = 2 * 2**20
+"""Of logs that are small enough to be probed as a whole too. Probes read a megabyte a second, scans eighty."""
+
+LINES_LOOKED_AT = 40
+LOG_SHARE = 0.6
 
 CLUES_KEPT_WHOLE = 50_000
 THINNED_TO = 6
@@ -53,6 +60,7 @@ class Examination:
     clues: list[Clue]
     series: list[Series] = field(default_factory=list)
     kept_bytes: int = 0
+    log_bytes: int = 0
 
     @classmethod
     def new(cls) -> Examination:
@@ -69,6 +77,9 @@ class Examination:
     def finished(self, scan: FileScan, text: str | None) -> None:
         """Take the clues of a scan; ``text`` is the whole file where it is small enough."""
         self.add(scan.clues())
+        if text is not None and is_log(text):
+            self.log_bytes += len(text)
+            text = text if self.log_bytes <= LOGS_PROBED_BYTES else None
         if text is not None:
             document = Document(file=scan.file, text=text, host=scan.host)
             self.kept_bytes += len(text)
@@ -85,6 +96,30 @@ class Examination:
         for join in JOINS:
             book.add(tuple(given(join, book)))
         return book
+
+
+PAIRS = re.compile(r"[A-Za-z_][\w.-]*=\S+")
+
+
+SAID = re.compile(r"(?:^|[\s\])])(?:INFO|WARN(?:ING)?|ERROR|DEBUG|CRITICAL|TRACE)\b|^\[?(?:rank|pod/)|pid=\d+\)")
+"""How loggers begin a line that has no clock."""
+
+
+def _said_by_a_logger(line: str) -> bool:
+    if line[0] in "{|" or len(PAIRS.findall(line)) >= 3:
+        return False
+    return SAID.search(line[:100]) is not None or time_of(line[:100]) is not None
+
+
+def is_log(text: str) -> bool:
+    """Whether most lines begin with a clock or a level and go on in words: what one line says is all that there is to read.
+
+    Probe output, scrapes and manifests have no clocks; access logs, whose rows make a table, are records of pairs.
+    """
+    lines = [line for line in text[: 64 * 1024].split("\n") if line.strip()]
+    some = lines[:: max(1, len(lines) // LINES_LOOKED_AT)]
+    told = sum(map(_said_by_a_logger, some))
+    return len(lines) > LINES_LOOKED_AT and told >= LOG_SHARE * len(some)
 
 
 def examine(texts: Mapping[str, str] | Iterable[tuple[str, str]]) -> tuple[ClueBook, Judgement]:
