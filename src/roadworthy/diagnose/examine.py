@@ -112,7 +112,7 @@ def _said_by_a_logger(line: str) -> bool:
 
 
 def is_log(text: str) -> bool:
-    """Whether most lines begin with a clock or a level and go on in words: what one line says is all that there is to read.
+    """Whether most lines begin with a clock or a level and go on in words, so that each can be read by itself.
 
     Probe output, scrapes and manifests have no clocks; access logs, whose rows make a table, are records of pairs.
     """
