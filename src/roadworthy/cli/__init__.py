@@ -39,7 +39,7 @@ COMMANDS = {
     "simulate": Subcommand("simulate", "Run the same deployment in virtual time: hours of traffic in seconds."),
     "cost": Subcommand("cost", "Say what it costs, what a million tokens costs, and whether to buy or build."),
     "check": Subcommand(
-        "check", "Check whether this host, or those given, is ready: GPUs, NICs, RDMA, limits, clocks."
+        "check", "Check whether this host, or those given, is ready: GPUs, NICs, RDMA, limits, clocks, links."
     ),
     "diagnose": Subcommand(
         "diagnose", "Name the root cause from logs, probe output and metrics, with evidence and remedy."

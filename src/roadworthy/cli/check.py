@@ -54,8 +54,10 @@ def command(
     script: bool, fabric: bool, hosts: str | None, tools: tuple[str, ...], limit_s: float, reach: str | None,
     python: str | None, html: Path | None, as_json: bool,
 ) -> int:  # fmt: skip
-    """Check whether this host, or those given, is ready: GPUs, NICs, RDMA, limits, clocks; with --fabric how fast the
-    links between them are."""
+    """Check whether this host, or those given, is ready: GPUs, NICs, RDMA, limits, clocks, links.
+
+    With --fabric it measures how fast the links between hosts and between GPUs are.
+    """
     if script:
         from roadworthy.diagnose.hosts.commands import capture_script
 

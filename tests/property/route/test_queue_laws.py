@@ -153,6 +153,7 @@ class QueueMachine(RuleBasedStateMachine):
         if permit is not None:
             ask.permit, ask.state = permit, "running"
             assert permit.waited_s == 0
+            self.governor.backlogs.placed(permit, "one", self.now_s)
             assert permit.borrowed == grant.borrowed
         self.serve()
 
@@ -279,7 +280,8 @@ class QueueMachine(RuleBasedStateMachine):
             for engine in self.engines:
                 there = self.governor.backlogs._by_url[engine.url]
                 assert there.tokens == self.at(engine)
-                assert engine.backlogged == (there.tokens >= self.prompts)
+                assert engine.backlogged == there.full == (there.tokens >= self.prompts)
+            assert self.governor.backlogs.shut == all(engine.backlogged for engine in self.engines)
         else:
             assert not any(engine.backlogged for engine in self.engines)
         assert self.governor.waiting == len(waiting) == len(self.governor._owners)

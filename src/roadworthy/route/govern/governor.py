@@ -208,20 +208,17 @@ class Governor:
         if (
             room.best_rank > rank
             and pool.slots < pool.most_slots
+            and not backlogs.shut
             and (
-                pool.fits(charge.blocks, borrowed=True)
+                pool.fits(charge.blocks, borrowed=True) and backlogs.fits(borrowed=True)
                 if grant.borrowed
                 else pool.blocks + charge.blocks <= pool.most_blocks or not pool.blocks
             )
-            and (not backlogs.most_tokens or backlogs.fits(borrowed=grant.borrowed))
         ):
             pool.slots += 1
             pool.blocks += charge.blocks
             fair.serve_at_once(line, charge.prompt_tokens * self._prompt_weight)
-            permit = HeldPermit(grant, seat, treatment, queue_class, fair, line, streams=request.stream, running=True)
-            if backlogs.most_tokens:
-                backlogs.started(permit)
-            return permit
+            return HeldPermit(grant, seat, treatment, queue_class, fair, line, streams=request.stream, running=True)
         permit = HeldPermit(grant, seat, treatment, queue_class, fair, line, streams=request.stream, running=False)
         self._wait(permit, owner, now_s, deadline_s)
         self._release(now_s)
@@ -331,7 +328,7 @@ class Governor:
     @property
     def full_of_prompts(self) -> bool:
         """Nothing may start before a prompt is computed."""
-        return not self.backlogs.fits(borrowed=False)
+        return self.backlogs.shut
 
     @property
     def running(self) -> int:

@@ -82,11 +82,6 @@ class HeldPermit:
             line.counter += fresh * fair.output_weight / line.weight
 
     @property
-    def uncomputed_tokens(self) -> int:
-        """What its prompt adds to a backlog."""
-        return self.grant.charge.prompt_tokens
-
-    @property
     def prompt_blocks(self) -> int:
         """The prompt's part of its blocks; none too many where blocks do not grow with tokens alone."""
         charge = self.grant.charge

@@ -87,50 +87,49 @@ class Engine(Protocol):
 
 
 class Backlog:
-    """The prompts that are at one engine, or on their way to it, and not computed yet."""
+    """The prompts at one engine, or on their way to it, that are not computed yet; ``full`` when there are enough."""
 
-    __slots__ = ("_due_s", "_engine", "_silent", "most_tokens", "tokens", "tokens_per_s")
+    __slots__ = ("_all", "due_s", "engine", "full", "most_tokens", "silent", "tokens", "tokens_per_s")
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, among: Backlogs) -> None:
+        self.engine = engine
+        self._all = among
+        self.full = False
         self.tokens = 0
         self.most_tokens = 0
         self.tokens_per_s = 1.0
-        self._due_s = 0.0
-        self._silent: deque[tuple[float, float, HeldPermit]] = deque()  # sent, due, whose
+        self.due_s = 0.0  # when all that was sent is computed, at the planned pace
+        self.silent: deque[tuple[float, float, HeldPermit]] = deque()  # sent, due, whose
 
-    def add(self, tokens: int) -> None:
-        """So many more, or fewer."""
-        self.tokens += tokens
-        self._engine.backlogged = self.tokens >= self.most_tokens
+    def bound(self, most_tokens: int, tokens_per_s: float) -> None:
+        """So many there should be at most, and so many are computed in a second."""
+        self.most_tokens, self.tokens_per_s = most_tokens, tokens_per_s
+        self.full = self.engine.backlogged = self.tokens >= most_tokens
 
-    def sent(self, permit: HeldPermit, now_s: float) -> None:
-        """``permit``, which is counted already, was sent. Only of answers in one piece need one remember when."""
-        due_s = (self._due_s if self._due_s > now_s else now_s) + permit.uncomputed_tokens / self.tokens_per_s
-        self._due_s = due_s
-        if not permit.streams:
-            self.pass_to(now_s)
-            self._silent.append((now_s, due_s, permit))
+    def turn(self) -> None:
+        """There are enough now, or no longer."""
+        self.full = self.engine.backlogged = not self.full
+        self._all.turned()
 
     def pass_to(self, now_s: float) -> None:
         """Time has passed: what should be computed by now counts as that."""
-        silent = self._silent
-        while silent and (silent[0][1] <= now_s or not self._has(silent[0][2])):
-            self._begun(silent.popleft()[2])
+        silent = self.silent
+        while silent:
+            _, due_s, permit = silent[0]
+            if permit.backlog is self:
+                if due_s > now_s:
+                    return
+                begun(permit)
+            silent.popleft()
 
     def caught_up(self, at_s: float) -> None:
         """At that moment nothing waited inside the engine: what was sent before is being computed."""
-        silent = self._silent
+        silent = self.silent
         while silent and silent[0][0] < at_s:
-            self._begun(silent.popleft()[2])
-        self._due_s = min(self._due_s, at_s)
-
-    def _has(self, permit: HeldPermit) -> bool:
-        return permit.running and permit.backlog is self
-
-    def _begun(self, permit: HeldPermit) -> None:
-        if self._has(permit):
-            begun(permit)
+            permit = silent.popleft()[2]
+            if permit.backlog is self:
+                begun(permit)
+        self.due_s = min(self.due_s, at_s)
 
 
 def begun(permit: HeldPermit) -> None:
@@ -138,7 +137,9 @@ def begun(permit: HeldPermit) -> None:
     backlog = permit.backlog
     if backlog is not None:
         permit.backlog = None
-        backlog.add(-permit.uncomputed_tokens)
+        backlog.tokens = tokens = backlog.tokens - permit.grant.charge.prompt_tokens
+        if backlog.full and tokens < backlog.most_tokens:
+            backlog.turn()
 
 
 class Backlogs:
@@ -148,31 +149,39 @@ class Backlogs:
     at its very end, so for those time is reckoned: prompts are computed in the order in which they were sent, at the
     planned pace, or sooner where an engine says that nothing waits in it (``caught_up``).
 
-    A request that starts is counted at the engine with the fewest tokens, and where routing sends it elsewhere, there.
+    A request is counted where routing sends it (``placed``), which is told at once; several that start together are
+    counted at the engines with the fewest tokens until then (``started``).
+
+    Args:
+        shut: every engine has enough; nothing more may start.
     """
 
-    __slots__ = ("_by_url", "_engines", "_reserve_ratio", "most_tokens")
+    __slots__ = ("_by_url", "_engines", "_reserve_ratio", "shut")
 
     def __init__(self, reserve_ratio: float) -> None:
         self._reserve_ratio = reserve_ratio
         self._by_url: dict[str, Backlog] = {}
         self._engines: tuple[Backlog, ...] = ()
-        self.most_tokens = 0
+        self.shut = False
 
     def bound(self, engines: Sequence[Engine], most_tokens: int, tokens_per_s: float) -> None:
         """These are the engines, each of which is to have at most so many tokens and computes so many a second."""
         by_url = {}
         for engine in engines:
             backlog = self._by_url.get(engine.url)
-            if backlog is None or backlog._engine is not engine:
-                backlog = Backlog(engine)
-            backlog.most_tokens, backlog.tokens_per_s = most_tokens, tokens_per_s
-            backlog.add(0)
+            if backlog is None or backlog.engine is not engine:
+                backlog = Backlog(engine, self)
+            backlog.bound(most_tokens, tokens_per_s)
             by_url[engine.url] = backlog
         for url, backlog in self._by_url.items():
             if by_url.get(url) is not backlog:
-                backlog._engine.backlogged = False
-        self._by_url, self._engines, self.most_tokens = by_url, tuple(by_url.values()), most_tokens
+                backlog.engine.backlogged = False
+        self._by_url, self._engines = by_url, tuple(by_url.values())
+        self.turned()
+
+    def turned(self) -> None:
+        """An engine has enough now, or no longer."""
+        self.shut = bool(self._engines) and all(one.full for one in self._engines)
 
     def keep(self, reserve_ratio: float) -> None:
         """Borrowed work leaves this share of the engines' time alone from now on."""
@@ -180,43 +189,55 @@ class Backlogs:
 
     def fits(self, *, borrowed: bool) -> bool:
         """Whether one more prompt, however long, may start: what matters is that no more follows it."""
-        if not self._engines:
-            return True
-        most = self.most_tokens * (1 - self._reserve_ratio) if borrowed else self.most_tokens
-        for one in self._engines:  # noqa: SIM110 - a generator costs five times as much, twice for every request
-            if one.tokens < most:
+        if not borrowed or not self._engines:
+            return not self.shut
+        kept_ratio = 1 - self._reserve_ratio
+        for one in self._engines:  # noqa: SIM110 - a generator costs five times as much
+            if one.tokens < one.most_tokens * kept_ratio:
                 return True
         return False
 
     def started(self, permit: HeldPermit) -> None:
-        """``permit`` runs from now on."""
+        """``permit`` runs from now on, and others may start before it is sent."""
         if self._engines:
-            permit.backlog = backlog = min(self._engines, key=_TOKENS)
-            backlog.add(permit.uncomputed_tokens)
+            self._count(permit, min(self._engines, key=_TOKENS))
 
     def placed(self, permit: HeldPermit, url: str, now_s: float) -> None:
         """Routing sends it there."""
-        backlog = permit.backlog
-        if backlog is None:
-            return
         there = self._by_url.get(url)
-        if there is not None:
-            if there is not backlog:
-                backlog.add(-permit.uncomputed_tokens)
-                there.add(permit.uncomputed_tokens)
-                permit.backlog = there
-            there.sent(permit, now_s)
+        if there is None or not permit.running:
+            return
+        if permit.backlog is not there:
+            begun(permit)
+            self._count(permit, there)
+        due_s = there.due_s
+        there.due_s = due_s = (
+            due_s if due_s > now_s else now_s
+        ) + permit.grant.charge.prompt_tokens / there.tokens_per_s
+        if not permit.streams:
+            silent = there.silent
+            if silent and (silent[0][2].backlog is not there or silent[0][1] <= now_s):
+                there.pass_to(now_s)
+            silent.append((now_s, due_s, permit))
 
     def pass_to(self, now_s: float) -> None:
         """Time has passed."""
         for one in self._engines:
-            one.pass_to(now_s)
+            if one.silent:
+                one.pass_to(now_s)
 
     def caught_up(self, url: str, at_s: float) -> None:
         """At that moment nothing waited inside the engine at ``url``."""
         backlog = self._by_url.get(url)
         if backlog is not None:
             backlog.caught_up(at_s)
+
+    @staticmethod
+    def _count(permit: HeldPermit, there: Backlog) -> None:
+        permit.backlog = there
+        there.tokens = tokens = there.tokens + permit.grant.charge.prompt_tokens
+        if not there.full and tokens >= there.most_tokens:
+            there.turn()
 
 
 _TOKENS = attrgetter("tokens")

@@ -127,7 +127,7 @@ class WaitingRoom:
 
     def next(self, now_s: float) -> HeldPermit | None:
         """The request to be served now, taken out; None when nothing that waits may start."""
-        if not self._pool.slot_free() or not self._backlogs.fits(borrowed=False):
+        if not self._pool.slot_free() or self._backlogs.shut:
             return None
         passed: list[tuple[FairClass, Line]] = []
         found: tuple[FairClass, Line] | None = None

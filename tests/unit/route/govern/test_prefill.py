@@ -121,7 +121,7 @@ def test_who_asks_only_for_whole_answers_leaves_nothing_behind() -> None:
         assert desk.ask("x", FLOOD, 5, now_s=float(number), stream=False)
         desk.governor.leave(desk.permits["x"], prompt_tokens=5, output_tokens=1, now_s=number + 0.9)
     there = desk.governor.backlogs._by_url["e0"]
-    assert len(there._silent) <= 1
+    assert len(there.silent) <= 1
     assert there.tokens == 0
 
 
