@@ -5,9 +5,10 @@ hexadecimal letters taken out, a million lines are a few hundred shapes. Each sh
 is remembered, and lines of a shape that means nothing are never decoded. Taking the same characters out of the literals
 keeps the test necessary: a literal that is in a line is, so reduced, in the reduced line.
 
-Where every line is of a shape of its own, as when prompts are logged, its words still repeat. The longest word of a
-literal must be part of a word of the line, so a line is searched for those literals alone that one of its words calls
-for; which those are is remembered for each word.
+Where every line is of a shape of its own, as when prompts are logged, new shapes are searched together for all
+literals in one pass (``literals``). Without what that takes, their words still repeat: the longest word of a literal
+must be part of a word of the line, so a line is searched for those literals alone that one of its words calls for;
+which those are is remembered for each word.
 """
 
 from __future__ import annotations
@@ -19,10 +20,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from roadworthy.diagnose.anatomy import writer_of
+from roadworthy.diagnose.literals import finder_of
 from roadworthy.diagnose.values import Clue, Line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+
+    from roadworthy.diagnose.literals import Finder
 
 Meaning = TypeVar("Meaning")
 
@@ -62,6 +66,9 @@ LINE_LIMIT_BYTES = 4096
 
 SHAPE_LIMIT_BYTES = 4 * LINE_LIMIT_BYTES
 """As much of a shape is searched for literals; the rest of a line may be megabytes."""
+
+TOGETHER = 256
+"""New shapes in one chunk from which on they are searched in one pass: below it that would not pay for its start."""
 
 FOLLOWING_LINES = 8
 """Lines after the hit that a ``multiline`` signal reads too."""
@@ -122,6 +129,11 @@ class SignalIndex:
     """Signals by literal, so that a line is read by those alone that could mean it."""
 
     def __init__(self, signals: Iterable[Signal]) -> None:
+        signals = tuple(signals)
+        self._rank = {one: at for at, one in enumerate(signals)}
+        self._by_literal: dict[bytes, list[Signal]] = defaultdict(list)
+        self._finder: Finder | None = None
+        self._finder_sought = False
         by_word: dict[bytes, list[tuple[bytes, Signal]]] = defaultdict(list)
         self._short: list[tuple[bytes, Signal]] = []
         for one in signals:
@@ -129,6 +141,7 @@ class SignalIndex:
                 reduced = literal.encode().translate(None, VARIABLE)
                 if len(reduced) >= SHORT and (words := reduced.split()):
                     by_word[max(words, key=len)].append((reduced, one))
+                    self._by_literal[reduced].append(one)
                 else:
                     self._short.append((literal.encode(), one))
         roots = beginnings(by_word)
@@ -142,11 +155,11 @@ class SignalIndex:
 
     def candidates(self, chunk: bytes) -> Iterator[tuple[int, tuple[Signal, ...]]]:
         """(index of the line, signals that it may carry) for the lines of ``chunk`` that may carry any."""
-        known = self._shapes.known
-        for index, shape in enumerate(chunk.translate(None, VARIABLE).split(b"\n")):
-            found = known.get(shape)
-            if found is None:
-                found = self._meaning(shape)
+        shapes = chunk.translate(None, VARIABLE).split(b"\n")
+        meanings = list(map(self._shapes.known.get, shapes))
+        if None in meanings:
+            self._learn(shapes, meanings)
+        for index, found in enumerate(meanings):
             if found:
                 yield index, found
         for literal, one in self._short:
@@ -157,6 +170,37 @@ class SignalIndex:
                 yield index, (one,)
                 end = chunk.find(b"\n", at)
                 at = chunk.find(literal, end) if end >= 0 else -1
+
+    def _learn(self, shapes: list[bytes], meanings: list[tuple[Signal, ...] | None]) -> None:
+        """Fill in what is not known yet of ``meanings``."""
+        fresh = [index for index, meaning in enumerate(meanings) if meaning is None]
+        if len(fresh) >= TOGETHER and not self._finder_sought:
+            self._finder_sought, self._finder = True, finder_of(tuple(self._by_literal))
+        if len(fresh) >= TOGETHER and self._finder is not None:
+            self._learn_together(shapes, meanings, fresh, self._finder)
+            return
+        for index in fresh:
+            meanings[index] = self._meaning(shapes[index])
+
+    def _learn_together(
+        self, shapes: list[bytes], meanings: list[tuple[Signal, ...] | None], fresh: list[int], find: Finder
+    ) -> None:
+        some = [shapes[index][:SHAPE_LIMIT_BYTES] for index in fresh]
+        of_literal = tuple(self._by_literal.values())
+        found: dict[int, list[Signal]] = defaultdict(list)
+        at, end = 0, len(some[0])
+        for literal, hit in find(b"\n".join(some)):
+            while hit > end:
+                at += 1
+                end += 1 + len(some[at])
+            found[at].extend(of_literal[literal])
+        keep = self._shapes.keep
+        for place, (index, shape) in enumerate(zip(fresh, some, strict=True)):
+            signals = found.get(place)
+            meanings[index] = keep(shape, self._ordered(signals) if signals else ())
+
+    def _ordered(self, signals: list[Signal]) -> tuple[Signal, ...]:
+        return tuple(sorted(set(signals), key=self._rank.__getitem__))
 
     def _meaning(self, shape: bytes) -> tuple[Signal, ...]:
         if len(shape) > SHAPE_LIMIT_BYTES:
@@ -172,7 +216,7 @@ class SignalIndex:
             for literal, one in called:
                 if literal in shape and one not in found:
                     found.append(one)
-        return self._shapes.keep(shape, tuple(found))
+        return self._shapes.keep(shape, self._ordered(found) if len(found) > 1 else tuple(found))
 
     def _called_by(self, word: bytes) -> Called:
         """Literals whose longest word is part of ``word``."""

@@ -52,8 +52,8 @@ def test_help_shows_the_defaults_options_and_the_other_subcommands() -> None:
     assert "{other}" in text
 
 
-def test_bench_has_its_four_ways() -> None:
-    assert set(command.commands) == {"run", "sweep", "compare", "probe"}
+def test_bench_has_its_five_ways() -> None:
+    assert set(command.commands) == {"run", "sweep", "compare", "probe", "verify"}
     text = CliRunner().invoke(command, ["--help"]).output
     for name in ("sweep", "compare", "probe", "--requests", "--trace"):
         assert name in text

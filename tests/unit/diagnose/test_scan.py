@@ -112,6 +112,31 @@ def test_a_line_is_read_by_every_signal_whose_literal_it_holds(lines: list[str])
         assert wanted <= {name for where, name in found if where == at}
 
 
+@given(
+    st.lists(
+        st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=12), st.just(" ")), max_size=6).map("".join),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_one_pass_over_many_lines_finds_what_line_by_line_does(lines: list[str]) -> None:
+    pytest.importorskip("hyperscan")
+    chunk = "\n".join(line.replace("\n", " ") for line in lines).encode()
+    together, apart = SignalIndex(SIGNALS), SignalIndex(SIGNALS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("roadworthy.diagnose.scan.TOGETHER", 1)
+        at_once = list(together.candidates(chunk))
+    assert together._finder is not None
+    assert at_once == list(apart.candidates(chunk))
+
+
+def test_without_a_searcher_for_many_literals_python_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("roadworthy.diagnose.scan.TOGETHER", 1)
+    monkeypatch.setattr("roadworthy.diagnose.scan.finder_of", lambda literals: None)
+    index = SignalIndex(SIGNALS)
+    assert [at for at, _ in index.candidates(f"..\n{XID}\n".encode())] == [1]
+
+
 def test_what_is_remembered_of_shapes_is_bounded_however_they_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("roadworthy.diagnose.scan.REMEMBERED_BYTES", 20_000)
     index = SignalIndex(SIGNALS)

@@ -120,7 +120,7 @@ def test_a_silent_store_fails_everybody_who_waits_and_then_everybody_at_once() -
         await until(lambda: not meter.failing)
         assert store.given_up == 1
         # each may have been given behind our back
-        await until(lambda: meter.owed == 0)
+        await until(lambda: len(store.settled) == 3 and meter.owed == 0)
         assert sorted(store.settled) == [("0", 0), ("1", 0), ("2", 0)]
 
     run(test)
