@@ -32,6 +32,7 @@ ARGUMENTS = ("--max-num-batched-tokens", "2048", "--kv-cache-memory-bytes", str(
 LIMITS = {"throughput": 0.10, "p50": 0.15, "p99": 0.25}
 LEAST_REPEATS = 3
 """Fewer say nothing of the engine's own spread."""
+FIT_RUNS = 3
 QUIET_CORES, QUIET_WAIT_S = 0.2, 120.0
 WRITTEN = Path(__file__).resolve().parents[1] / "build" / "bench" / "twin-live.json"
 BUSY_SPREAD = 0.5
@@ -190,14 +191,19 @@ def fit(url: str) -> Constants:
 
 
 def scaled(constants: Constants, url: str, requests: int) -> Constants:
-    """Constants under load, from one run of chats and long prompts: an engine's steps take longer beside the streams
-    that it serves than alone. One factor for decoding, so that the chats' median TPOT is the engine's; one for prompts,
-    so that long ones take as much longer to their first token as there; and the front's own time."""
+    """Constants under load, from chats and long prompts by turns, the median of ``FIT_RUNS``: an engine's steps take
+    longer beside the streams that it serves than alone. One factor for decoding, so that the chats' median TPOT is the
+    engine's; one for prompts, so that long ones take as much longer to their first token as there; and the front's own
+    time."""
     asked = loads(constants, requests, seed=50)
     chats, long = asked["chats"], asked["long prompts"]
-    run = {name: asyncio.run(live(url, asked[name], 400)) for name in ("chats", "long prompts")}
-    tpot_s, ttft_s = median(run["chats"], "tpot_s"), median(run["chats"], "ttft_s")
-    apart_s = median(run["long prompts"], "ttft_s") - ttft_s
+    runs = [
+        (asyncio.run(live(url, chats, 400 + turn)), asyncio.run(live(url, long, 500 + turn)))
+        for turn in range(FIT_RUNS)
+    ]
+    tpot_s = statistics.median(median(of_chats, "tpot_s") for of_chats, _ in runs)
+    ttft_s = statistics.median(median(of_chats, "ttft_s") for of_chats, _ in runs)
+    apart_s = statistics.median(median(of_long, "ttft_s") for _, of_long in runs) - ttft_s
     decode = prefill = 1.0
     for _ in range(3):
         decode = crossing(
@@ -279,7 +285,8 @@ def compare_live(*, repeats: int, requests: int, minutes: float) -> int:
     """
     began_s, missed = time.monotonic(), []
     busy = wait_for_quiet()
-    with tempfile.TemporaryDirectory() as folder, running_vllm(Path(folder), ARGUMENTS) as engine:
+    with tempfile.TemporaryDirectory() as folder, running_vllm(Path(folder), ARGUMENTS, environment=pinned()) as engine:
+        leave_the_first_core(engine.pid)
         print(f"vLLM {engine.version} at {engine.url}: fitting ...", file=sys.stderr)
         constants = scaled(fit(engine.url), engine.url, requests)
         fitted = ", ".join(f"{name} {getattr(constants, name) * 1e3:.4f}" for name in Constants.__slots__)
@@ -313,6 +320,21 @@ def compare_live(*, repeats: int, requests: int, minutes: float) -> int:
         print(f"outside: {', '.join(missed)}", file=sys.stderr)
         return 1
     return 0
+
+
+def pinned() -> dict[str, str]:
+    """What makes the engine compute with one thread on the first core, if there is another one for all the rest."""
+    cores = sorted(os.sched_getaffinity(0))
+    return {"VLLM_CPU_OMP_THREADS_BIND": str(cores[0]), "OMP_NUM_THREADS": "1"} if len(cores) > 1 else {}
+
+
+def leave_the_first_core(server: int) -> None:
+    """Move this process, which sends the load, and the engine's server away from where the engine computes."""
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) > 1:
+        threads = [int(entry.name) for entry in Path(f"/proc/{server}/task").iterdir()]
+        for thread in (0, *threads):
+            os.sched_setaffinity(thread, cores[1:])
 
 
 def wait_for_quiet() -> float:
