@@ -210,7 +210,7 @@ class Governor:
             and pool.slots < pool.most_slots
             and not backlogs.shut
             and (
-                pool.fits(charge.blocks, borrowed=True) and backlogs.fits(borrowed=True)
+                pool.fits(charge.blocks, borrowed=True) and backlogs.fits_borrowed()
                 if grant.borrowed
                 else pool.blocks + charge.blocks <= pool.most_blocks or not pool.blocks
             )

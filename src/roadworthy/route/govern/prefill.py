@@ -89,7 +89,7 @@ class Engine(Protocol):
 class Backlog:
     """The prompts at one engine, or on their way to it, that are not computed yet; ``full`` when there are enough."""
 
-    __slots__ = ("_all", "due_s", "engine", "full", "most_tokens", "silent", "tokens", "tokens_per_s")
+    __slots__ = ("_all", "_due_s", "engine", "full", "most_tokens", "silent", "tokens", "tokens_per_s")
 
     def __init__(self, engine: Engine, among: Backlogs) -> None:
         self.engine = engine
@@ -98,13 +98,30 @@ class Backlog:
         self.tokens = 0
         self.most_tokens = 0
         self.tokens_per_s = 1.0
-        self.due_s = 0.0  # when all that was sent is computed, at the planned pace
+        self._due_s = 0.0  # when all that was sent is computed, at the planned pace
         self.silent: deque[tuple[float, float, HeldPermit]] = deque()  # sent, due, whose
 
     def bound(self, most_tokens: int, tokens_per_s: float) -> None:
         """So many there should be at most, and so many are computed in a second."""
         self.most_tokens, self.tokens_per_s = most_tokens, tokens_per_s
         self.full = self.engine.backlogged = self.tokens >= most_tokens
+
+    def take(self, permit: HeldPermit) -> None:
+        """The prompt of ``permit`` is one of them."""
+        permit.backlog = self
+        self.tokens = tokens = self.tokens + permit.grant.charge.prompt_tokens
+        if not self.full and tokens >= self.most_tokens:
+            self.turn()
+
+    def sent(self, permit: HeldPermit, now_s: float) -> None:
+        """``permit``, one of them, is on its way. Only of answers in one piece need one remember when."""
+        due_s = self._due_s if self._due_s > now_s else now_s
+        self._due_s = due_s = due_s + permit.grant.charge.prompt_tokens / self.tokens_per_s
+        if not permit.streams:
+            silent = self.silent
+            if silent and (silent[0][2].backlog is not self or silent[0][1] <= now_s):
+                self.pass_to(now_s)
+            silent.append((now_s, due_s, permit))
 
     def turn(self) -> None:
         """There are enough now, or no longer."""
@@ -129,7 +146,7 @@ class Backlog:
             permit = silent.popleft()[2]
             if permit.backlog is self:
                 begun(permit)
-        self.due_s = min(self.due_s, at_s)
+        self._due_s = min(self._due_s, at_s)
 
 
 def begun(permit: HeldPermit) -> None:
@@ -187,10 +204,10 @@ class Backlogs:
         """Borrowed work leaves this share of the engines' time alone from now on."""
         self._reserve_ratio = reserve_ratio
 
-    def fits(self, *, borrowed: bool) -> bool:
-        """Whether one more prompt, however long, may start: what matters is that no more follows it."""
-        if not borrowed or not self._engines:
-            return not self.shut
+    def fits_borrowed(self) -> bool:
+        """Whether a prompt beyond its tenant's quota, however long, may start: what matters is that no more follows."""
+        if not self._engines:
+            return True
         kept_ratio = 1 - self._reserve_ratio
         for one in self._engines:  # noqa: SIM110 - a generator costs five times as much
             if one.tokens < one.most_tokens * kept_ratio:
@@ -200,7 +217,7 @@ class Backlogs:
     def started(self, permit: HeldPermit) -> None:
         """``permit`` runs from now on, and others may start before it is sent."""
         if self._engines:
-            self._count(permit, min(self._engines, key=_TOKENS))
+            min(self._engines, key=_TOKENS).take(permit)
 
     def placed(self, permit: HeldPermit, url: str, now_s: float) -> None:
         """Routing sends it there."""
@@ -209,16 +226,8 @@ class Backlogs:
             return
         if permit.backlog is not there:
             begun(permit)
-            self._count(permit, there)
-        due_s = there.due_s
-        there.due_s = due_s = (
-            due_s if due_s > now_s else now_s
-        ) + permit.grant.charge.prompt_tokens / there.tokens_per_s
-        if not permit.streams:
-            silent = there.silent
-            if silent and (silent[0][2].backlog is not there or silent[0][1] <= now_s):
-                there.pass_to(now_s)
-            silent.append((now_s, due_s, permit))
+            there.take(permit)
+        there.sent(permit, now_s)
 
     def pass_to(self, now_s: float) -> None:
         """Time has passed."""
@@ -231,13 +240,6 @@ class Backlogs:
         backlog = self._by_url.get(url)
         if backlog is not None:
             backlog.caught_up(at_s)
-
-    @staticmethod
-    def _count(permit: HeldPermit, there: Backlog) -> None:
-        permit.backlog = there
-        there.tokens = tokens = there.tokens + permit.grant.charge.prompt_tokens
-        if not there.full and tokens >= there.most_tokens:
-            there.turn()
 
 
 _TOKENS = attrgetter("tokens")

@@ -213,7 +213,7 @@ class WaitingRoom:
             permit = fair.head(line)
             borrowed = permit.borrowed
             if self._pool.fits(permit.grant.charge.blocks, borrowed=borrowed) and (
-                not borrowed or self._backlogs.fits(borrowed=True)
+                not borrowed or self._backlogs.fits_borrowed()
             ):
                 return (fair, line), True
             overdue = not borrowed and now_s - permit.entered_s >= self._ageing_s

@@ -147,8 +147,8 @@ def test_prompts_are_kept_back_only_while_every_engine_has_enough() -> None:
 def test_borrowed_work_leaves_a_part_of_the_time_alone() -> None:
     desk = Desk()
     assert desk.ask("a", PERSON, 95)
-    assert desk.governor.backlogs.fits(borrowed=False)
-    assert not desk.governor.backlogs.fits(borrowed=True)
+    assert not desk.governor.backlogs.shut
+    assert not desk.governor.backlogs.fits_borrowed()
 
 
 def test_without_engines_that_anything_is_known_of_nothing_is_kept_back() -> None:
