@@ -177,17 +177,7 @@ class FaultyEngine(Engine):
     def _lost(self, seq: Sequence, at_s: float) -> Finished:
         if seq.lane is not None:
             seq.lane.leave(seq)
-        return Finished(
-            "abort",
-            seq.prompt_tokens,
-            seq.cached_tokens,
-            seq.generated,
-            seq.queued_s,
-            seq.scheduled_s,
-            seq.first_token_s,
-            seq.last_s if seq.generated else at_s,
-            seq.preemptions,
-        )
+        return seq.finished("abort", seq.last_s if seq.generated else at_s)
 
     def _apply(self) -> None:
         """Set the step times as the active faults leave them."""

@@ -80,7 +80,7 @@ class Output(NamedTuple):
     finished: Finished | None
 
 
-new_finished: Callable[[tuple[object, ...]], Finished] = partial(tuple.__new__, Finished)
+_new_finished: Callable[[tuple[object, ...]], Finished] = partial(tuple.__new__, Finished)
 new_output: Callable[[tuple[str, float, Finished | None]], Output] = partial(tuple.__new__, Output)
 """Of all their values in order, at half the price of the named tuples' own constructors (``times.new_stretch``)."""
 
@@ -166,6 +166,23 @@ class Sequence:
     def known(self) -> int:
         """Tokens of prompt and answer that are known."""
         return self.prompt_tokens + self.generated
+
+    def finished(self, reason: FinishReason, last_s: float, tokens: TokenTimes = NO_TIMES) -> Finished:
+        """How it went, its last token or its end at ``last_s``."""
+        return _new_finished(
+            (
+                reason,
+                self.prompt_tokens,
+                self.cached_tokens,
+                self.generated,
+                self.queued_s,
+                self.scheduled_s,
+                self.first_token_s,
+                last_s,
+                self.preemptions,
+                tokens,
+            )
+        )
 
     def tell(self) -> None:
         """Catch up with the lane, blocks and cached prefixes included."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from roadworthy.twin.batch import Batch, load_of
 from roadworthy.twin.config import accepted_drafts
 from roadworthy.twin.lane import LONG_HISTORY, Lane
-from roadworthy.twin.requests import Finished, Output, new_finished, new_output
+from roadworthy.twin.requests import Finished, Output, new_output
 from roadworthy.twin.scheduler import Scheduler
 from roadworthy.twin.times import NO_TIMES, GapHistogram, Stretch, TokenTimes, new_stretch
 
@@ -439,17 +439,4 @@ class Steps:
         self._scheduler.drop(seq)
         del self._sequences[seq.request.id]
         self._finished[reason] += 1
-        return new_finished(
-            (
-                reason,
-                seq.prompt_tokens,
-                seq.cached_tokens,
-                seq.generated,
-                seq.queued_s,
-                seq.scheduled_s,
-                seq.first_token_s,
-                at_s,
-                seq.preemptions,
-                TokenTimes(tuple(seq.times)) if self._keep_times else NO_TIMES,
-            )
-        )
+        return seq.finished(reason, at_s, TokenTimes(tuple(seq.times)) if self._keep_times else NO_TIMES)
