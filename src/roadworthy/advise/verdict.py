@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from operator import sub
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from roadworthy.advise.breakdown import GroupReport, grouped
 from roadworthy.advise.gates import (
@@ -98,52 +98,45 @@ class SlaReport:
         return EXIT_FINE if self.verdict == "met" else EXIT_FINDINGS
 
 
-def judge(
-    records: Iterable[RequestRecord],
-    sla: Sla,
-    *,
-    asked_rate_per_s: float | None = None,
-    even_rate: bool = True,
-    client_cpu_ratio: float | None = None,
-    client_lag: LatencySummary | None = None,
-    stalls_s: Sequence[float] = (),
-    max_concurrency: int | None = None,
-    warmup_s: float = 0.0,
-    min_completed: int = 1,
-    reachable: bool = True,
-    partial: bool = False,
-) -> SlaReport:
-    """The report on ``records``, in any order, against ``sla``.
+class Circumstances(TypedDict, total=False):
+    """What a verdict has to know beside the requests; each may be left out.
 
     Args:
-        sla: objectives; when it states none, ``objectives.DEFAULT_ACCEPTANCE`` applies and ``default_limits`` says so.
         asked_rate_per_s: nominal arrival rate; None when the load had none, and the rate gate then does not apply.
         even_rate: the arrival rate is meant to be the same all along.
         client_cpu_ratio: share of one core that the load generator used; None in virtual time.
         client_lag: how late the load generator's loop got to what was due; None in virtual time.
         stalls_s: lengths of the times that the load generator stood still.
         max_concurrency: the caller's cap on requests in flight, whose wait is then no fault of the client.
-        warmup_s: requests scheduled within this time of the first are left out of every number.
         min_completed: completed requests below which nothing is judged.
         reachable: False when the target never answered anything.
         partial: the run ended early; it can show a miss, never prove a pass.
     """
+
+    asked_rate_per_s: float | None
+    even_rate: bool
+    client_cpu_ratio: float | None
+    client_lag: LatencySummary | None
+    stalls_s: Sequence[float]
+    max_concurrency: int | None
+    min_completed: int
+    reachable: bool
+    partial: bool
+
+
+def judge(
+    records: Iterable[RequestRecord], sla: Sla, *, warmup_s: float = 0.0, **circumstances: Unpack[Circumstances]
+) -> SlaReport:
+    """The report on ``records``, in any order, against ``sla``.
+
+    Args:
+        sla: objectives; when it states none, ``objectives.DEFAULT_ACCEPTANCE`` applies and ``default_limits`` says so.
+        warmup_s: requests scheduled within this time of the first are left out of every number.
+    """
     everything = tuple(records)
     counted = after_warmup(everything, warmup_s)
-    return judge_columns(
-        Columns.of(counted),
-        sla,
-        asked_rate_per_s=asked_rate_per_s,
-        even_rate=even_rate,
-        client_cpu_ratio=client_cpu_ratio,
-        client_lag=client_lag,
-        stalls_s=stalls_s,
-        max_concurrency=max_concurrency,
-        warmup_requests=len(everything) - len(counted),
-        min_completed=min_completed,
-        reachable=reachable,
-        partial=partial,
-    )
+    left_out = len(everything) - len(counted)
+    return judge_columns(Columns.of(counted), sla, warmup_requests=left_out, **circumstances)
 
 
 def judge_columns(
@@ -161,7 +154,8 @@ def judge_columns(
     reachable: bool = True,
     partial: bool = False,
 ) -> SlaReport:
-    """:func:`judge` of requests that are in columns already, ``warmup_requests`` others left out of them."""
+    """:func:`judge` of requests that are in columns already, in the same :class:`Circumstances`, ``warmup_requests``
+    others left out of them."""
     default_limits = sla == Sla()
     sla = DEFAULT_ACCEPTANCE if default_limits else sla
     done = counted.done()
