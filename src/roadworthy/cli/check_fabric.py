@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -43,18 +43,14 @@ def measured_report(deployment: Deployment | None, hosts: str | None, tools: Seq
 
 def judged(capture: FabricCapture, deployment: Deployment | None) -> FabricReport:
     """What a capture says, whoever made it. The document's rates go before those that the capture has."""
-    from dataclasses import replace
-
     from roadworthy.diagnose.hosts.fabric.interpret import measured
     from roadworthy.diagnose.hosts.fabric.judge import judge_fabric
     from roadworthy.diagnose.hosts.fabric.picture import matrices
 
     links = tuple(one for run in capture.runs for one in measured(run))
-    choice = _choice(deployment, ())
-    if choice.nic_bytes_per_s:
+    if told := _nic_bytes_per_s(deployment):
         links = tuple(
-            replace(one, link_bytes_per_s=choice.nic_bytes_per_s) if one.link_bytes_per_s and not one.inside else one
-            for one in links
+            replace(one, link_bytes_per_s=told) if one.link_bytes_per_s and not one.inside else one for one in links
         )
     judgement = judge_fabric(links, _efficiency(deployment))
     return FabricReport(capture=capture, links=links, judgement=judgement, tables=matrices(links, judgement.slow))
@@ -110,19 +106,27 @@ def _choice(deployment: Deployment | None, tools: Sequence[str]) -> Choice:
     from roadworthy.diagnose.hosts.fabric.steps import Choice
     from roadworthy.diagnose.hosts.fabric.values import TOOLS
 
-    chosen = tuple(tool for tool in TOOLS if not tools or tool in tools)
+    return Choice(
+        tools=tuple(tool for tool in TOOLS if not tools or tool in tools), program=program_text(),
+        nic_bytes_per_s=_nic_bytes_per_s(deployment), nvlink_bytes_per_s=_nvlink_bytes_per_s(deployment),
+    )  # fmt: skip
+
+
+def _nic_bytes_per_s(deployment: Deployment | None) -> float | None:
+    """Of the slowest NIC that the document names; None where it names none."""
+    nics = () if deployment is None else deployment.cluster.nics
+    return min((nic.rate_bytes_per_s for nic in nics), default=None)
+
+
+def _nvlink_bytes_per_s(deployment: Deployment | None) -> float | None:
     if deployment is None:
-        return Choice(tools=chosen, program=program_text())
+        return None
     from roadworthy.catalog.gpus import gpu_by_name
     from roadworthy.catalog.links import inside_node
 
     cluster = deployment.cluster
     link = inside_node(gpu_by_name(cluster.gpu), nvlink_bytes_per_s=cluster.nvlink_bytes_per_s)
-    return Choice(
-        tools=chosen, program=program_text(),
-        nic_bytes_per_s=min((nic.rate_bytes_per_s for nic in cluster.nics), default=None),
-        nvlink_bytes_per_s=link.bytes_per_s if link.kind == "nvlink" else None,
-    )  # fmt: skip
+    return link.bytes_per_s if link.kind == "nvlink" else None
 
 
 def _efficiency(deployment: Deployment | None) -> Efficiency:
