@@ -62,7 +62,12 @@ def anchor(one: Operation) -> str:
 
 def _operation(one: Operation, described: Mapping[str, Any]) -> str:
     role = f"Role {one.role}." if one.role is not None else "No key is needed."
-    lines = [f"## {one.method} {one.path}", "", " ".join(part for part in (one.summary, one.doc, role) if part), ""]
+    return operation(one, described, role, status=str(one.status), example=json.dumps(dict(one.examples)))
+
+
+def operation(one: Any, described: Mapping[str, Any], words: str, *, status: str, example: str) -> str:
+    """An operation of any of our APIs, with ``words`` behind what it says of itself."""
+    lines = [f"## {one.method} {one.path}", "", " ".join(part for part in (one.summary, one.doc, words) if part), ""]
     if one.parameters:
         lines += ["| parameter | | |", "|---|---|---|"]
         for parameter in described["parameters"]:
@@ -72,9 +77,9 @@ def _operation(one: Operation, described: Mapping[str, Any]) -> str:
         lines.append("")
     if one.body is not None:
         lines += fields_of(one.body, "field of the body")
-        lines += ["```json", json.dumps(dict(one.examples)), "```", ""]
+        lines += ["```json", example, "```", ""]
     if one.answer is not None:
-        lines += [f"Answers {one.status} with {answer_of(one.answer)}.", ""]
+        lines += [f"Answers {status} with {answer_of(one.answer)}.", ""]
     codes = ", ".join(f"`{code}`" for code in one.errors)
     if codes:
         lines += [f"Errors of its own: {codes}.", ""]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from admin_api_page import anchor, answer_of, component, fields_of, kind_of
+from admin_api_page import anchor, component, operation
 
 from roadworthy.gateway.documents.app import OPERATIONS
 from roadworthy.gateway.documents.operations import document
@@ -47,21 +47,5 @@ def page() -> str:
 
 
 def _operation(one: Operation, described: Mapping[str, Any]) -> str:
-    lines = [f"## {one.method} {one.path}", "", " ".join(part for part in (one.summary, one.doc) if part), ""]
-    if one.parameters:
-        lines += ["| parameter | | |", "|---|---|---|"]
-        for parameter in described["parameters"]:
-            default = parameter["schema"].get("default")
-            kind = kind_of(parameter["schema"]) + (f", `{default}` unless given" if default is not None else "")
-            lines.append(f"| `{parameter['name']}` ({parameter['in']}) | {kind} | {parameter['description']} |")
-        lines.append("")
-    if one.body is not None:
-        lines += fields_of(one.body, "field of the body")
-        lines += ["```json", json.dumps(dict(one.examples), ensure_ascii=False), "```", ""]
-    if one.answer is not None:
-        also = f" or {one.also}" if one.also is not None else ""
-        lines += [f"Answers {one.status}{also} with {answer_of(one.answer)}.", ""]
-    codes = ", ".join(f"`{code}`" for code in one.errors)
-    if codes:
-        lines += [f"Errors of its own: {codes}.", ""]
-    return "\n".join(lines)
+    status = f"{one.status}" + (f" or {one.also}" if one.also is not None else "")
+    return operation(one, described, "", status=status, example=json.dumps(dict(one.examples), ensure_ascii=False))

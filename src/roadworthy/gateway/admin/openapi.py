@@ -9,9 +9,9 @@ from roadworthy.gateway.admin.answers import ERRORS
 from roadworthy.gateway.admin.schemas import COMPONENTS, ref
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-    from roadworthy.gateway.admin.operations import Operation, Schema
+    from roadworthy.gateway.admin.operations import Operation, Parameter, Schema
 
 PATH = "/api/openapi.json"
 
@@ -50,7 +50,7 @@ def _operation(one: Operation) -> dict[str, Any]:
     if text:
         described["description"] = text
     if one.parameters:
-        described["parameters"] = [_parameter(parameter) for parameter in one.parameters]
+        described["parameters"] = shown_parameters(one.parameters)
     if one.body is not None:
         content: dict[str, Any] = {"schema": one.body}
         if one.examples:
@@ -62,33 +62,41 @@ def _operation(one: Operation) -> dict[str, Any]:
     return described
 
 
-def _parameter(parameter: Any) -> dict[str, Any]:
-    schema = dict(parameter.schema)
-    if parameter.default is not None:
-        schema["default"] = parameter.default
-    return {
-        "name": parameter.name, "in": parameter.place, "required": parameter.place == "path",
-        "description": parameter.doc, "schema": schema,
-    }  # fmt: skip
+def shown_parameters(parameters: Iterable[Parameter]) -> list[dict[str, Any]]:
+    """Parameters of an operation of any of our APIs."""
+    return [
+        {
+            "name": one.name, "in": one.place, "required": one.place == "path", "description": one.doc,
+            "schema": dict(one.schema) | ({"default": one.default} if one.default is not None else {}),
+        }
+        for one in parameters
+    ]  # fmt: skip
+
+
+def shown_content(answer: Schema | str | None, media: Iterable[str]) -> dict[str, Any]:
+    """What an answer holds, in each of the types that it comes in."""
+    shape = {"type": "string"} if answer is None else ref(answer) if isinstance(answer, str) else answer
+    return {one: {"schema": shape if one == "application/json" else {"type": "string"}} for one in media}
+
+
+def shown_responses(good: Mapping[str, Any], errors: Iterable[tuple[str, int, str]]) -> dict[str, Any]:
+    """``good`` answers by status, and behind them those of ``errors``: codes with their status and meaning."""
+    by_status: dict[int, list[str]] = {}
+    for code, status, meaning in errors:
+        by_status.setdefault(status, []).append(f"{code}: {meaning}")
+    found = dict(good)
+    for status in sorted(by_status):
+        content = {"application/json": {"schema": ref("Error")}}
+        found.setdefault(str(status), {"description": "; ".join(by_status[status]), "content": content})
+    return found
 
 
 def _responses(one: Operation) -> dict[str, Any]:
     good: dict[str, Any] = {"description": one.summary}
     if one.status != 204:
-        good["content"] = {media: _content(one.answer, media) for media in one.media}
+        good["content"] = shown_content(one.answer, one.media)
     found = {str(one.status): good}
     if one.name == "readyz":
         found["503"] = {"description": "No engine can.", "content": {"text/plain": {"schema": {"type": "string"}}}}
-    by_status: dict[int, list[str]] = {}
-    for code in (*one.all_errors, "method_not_allowed", "internal_error"):
-        by_status.setdefault(ERRORS[code].status, []).append(code)
-    for status in sorted(by_status):
-        said = "; ".join(f"{code}: {ERRORS[code].meaning}" for code in by_status[status])
-        found.setdefault(str(status), {"description": said, "content": {"application/json": {"schema": ref("Error")}}})
-    return found
-
-
-def _content(answer: Schema | str | None, media: str) -> dict[str, Any]:
-    if media != "application/json" or answer is None:
-        return {"schema": {"type": "string"}}
-    return {"schema": ref(answer) if isinstance(answer, str) else answer}
+    codes = (*one.all_errors, "method_not_allowed", "internal_error")
+    return shown_responses(found, ((code, ERRORS[code].status, ERRORS[code].meaning) for code in codes))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from roadworthy import __version__
-from roadworthy.gateway.admin.schemas import ref
+from roadworthy.gateway.admin.openapi import shown_content, shown_parameters, shown_responses
 from roadworthy.gateway.documents.schemas import CODES, COMPONENTS
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _described(one: Operation) -> dict[str, Any]:
     if one.doc:
         described["description"] = one.doc
     if one.parameters:
-        described["parameters"] = [_parameter(parameter) for parameter in one.parameters]
+        described["parameters"] = shown_parameters(one.parameters)
     content: dict[str, Any]
     if one.takes is not None:
         content = {one.takes: {"schema": {"type": "string", "format": "binary", "minLength": 1}}}
@@ -129,30 +129,7 @@ def _described(one: Operation) -> dict[str, Any]:
     return described
 
 
-def _parameter(parameter: Parameter) -> dict[str, Any]:
-    schema = dict(parameter.schema)
-    if parameter.default is not None:
-        schema["default"] = parameter.default
-    return {
-        "name": parameter.name, "in": parameter.place, "required": parameter.place == "path",
-        "description": parameter.doc, "schema": schema,
-    }  # fmt: skip
-
-
 def _responses(one: Operation) -> dict[str, Any]:
-    content = {media: {"schema": _answer(one.answer, media)} for media in one.media}
-    good = {"description": one.summary, "content": content}
+    good = {"description": one.summary, "content": shown_content(one.answer, one.media)}
     found: dict[str, Any] = {str(status): good for status in (one.status, one.also) if status is not None}
-    by_status: dict[int, list[str]] = {}
-    for code in one.all_errors:
-        by_status.setdefault(CODES[code][0], []).append(code)
-    for status in sorted(by_status):
-        said = "; ".join(f"{code}: {CODES[code][1]}" for code in by_status[status])
-        found.setdefault(str(status), {"description": said, "content": {"application/json": {"schema": ref("Error")}}})
-    return found
-
-
-def _answer(answer: Schema | str | None, media: str) -> Mapping[str, Any]:
-    if media != "application/json" or answer is None:
-        return {"type": "string"}
-    return ref(answer) if isinstance(answer, str) else answer
+    return shown_responses(found, ((code, *CODES[code]) for code in one.all_errors))
