@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from roadworthy.cli import check_fabric
 from roadworthy.core.errors import EXIT_COULD_NOT_LOOK, EXIT_FINDINGS, EXIT_FINE, ProbeError, SpecError
 
 if TYPE_CHECKING:
@@ -72,9 +73,8 @@ def command(
     deployment = _deployment(spec)
     measured = None
     if fabric and source is None:
-        from roadworthy.cli.check_fabric import measured_report, ways
-
-        measured = measured_report(deployment, hosts, tools, ways(reach, limit_s, python))
+        ways = check_fabric.ways(reach, limit_s, python)
+        measured = check_fabric.measured_report(deployment, hosts, tools, ways)
         if capture is not None:
             from roadworthy.adapters.fabric_files import write_fabric
 
@@ -89,9 +89,7 @@ def command(
             raise SpecError(
                 f"--html {html}: {source} holds no fabric", hint="`check --fabric --capture DIR` captures one"
             )
-        from roadworthy.cli.check_fabric import write_page
-
-        write_page(html, measured)
+        check_fabric.write_page(html, measured)
     return _told(looked, measured, as_json=as_json)
 
 
@@ -121,9 +119,8 @@ def _fabric_of(source: Path, deployment: Deployment | None, *, required: bool) -
     if not required and not (source / FABRIC_MANIFEST).is_file():
         return None
     from roadworthy.adapters.fabric_files import read_fabric
-    from roadworthy.cli.check_fabric import judged
 
-    return judged(read_fabric(source), deployment)
+    return check_fabric.judged(read_fabric(source), deployment)
 
 
 def _looked(
@@ -204,8 +201,6 @@ def _told(looked: Looked, measured: FabricReport | None, *, as_json: bool) -> in
     code = EXIT_FINDINGS if findings else EXIT_COULD_NOT_LOOK if looked.unreachable else EXIT_FINE
     status = "findings" if findings else "healthy"
     if measured is not None and not findings:
-        from roadworthy.cli import check_fabric
-
         code, status = max(code, check_fabric.exit_code(measured)), check_fabric.status_of(measured)
     if as_json:
         _print_json(looked, measured, findings, status)
@@ -214,8 +209,6 @@ def _told(looked: Looked, measured: FabricReport | None, *, as_json: bool) -> in
     if not findings and status != "insufficient":
         lines += ["Nothing found among what could be looked at.", ""]
     if measured is not None:
-        from roadworthy.cli import check_fabric
-
         lines = [*check_fabric.text_of(measured), *lines]
     notes = [f"Note: {note['text']}" for note in looked.notes]
     click.echo("\n".join(_shown(line) for line in (*lines, *notes, *_blind_spots(looked))))
@@ -236,8 +229,6 @@ def _print_json(looked: Looked, measured: FabricReport | None, findings: Sequenc
         "unreachable": looked.unreachable, "could_not_look": blind, "capture_next": [],
     }  # fmt: skip
     if measured is not None:
-        from roadworthy.cli import check_fabric
-
         judgement = measured.judgement
         blind["fabric"] = [{"what": what, "why": why} for what, why in judgement.could_not_look]
         document["notes"] = (*looked.notes, *judgement.notes)
