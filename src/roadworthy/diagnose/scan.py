@@ -24,7 +24,7 @@ from roadworthy.diagnose.literals import finder_of
 from roadworthy.diagnose.values import Clue, Line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from roadworthy.diagnose.literals import Finder
 
@@ -132,8 +132,6 @@ class SignalIndex:
         signals = tuple(signals)
         self._rank = {one: at for at, one in enumerate(signals)}
         self._by_literal: dict[bytes, list[Signal]] = defaultdict(list)
-        self._finder: Finder | None = None
-        self._finder_sought = False
         by_word: dict[bytes, list[tuple[bytes, Signal]]] = defaultdict(list)
         self._short: list[tuple[bytes, Signal]] = []
         for one in signals:
@@ -153,12 +151,21 @@ class SignalIndex:
         self._shapes = _Memory[tuple[Signal, ...]]()
         self._words = _Memory[Called]()
 
+    @cached_property
+    def _finder(self) -> Finder | None:
+        """Made once it pays: most logs never need it."""
+        return finder_of(tuple(self._by_literal))
+
     def candidates(self, chunk: bytes) -> Iterator[tuple[int, tuple[Signal, ...]]]:
         """(index of the line, signals that it may carry) for the lines of ``chunk`` that may carry any."""
         shapes = chunk.translate(None, VARIABLE).split(b"\n")
         meanings = list(map(self._shapes.known.get, shapes))
         if None in meanings:
-            self._learn(shapes, meanings)
+            fresh = dict.fromkeys(shape for shape, known in zip(shapes, meanings, strict=True) if known is None)
+            learned = self._learned(tuple(fresh))
+            meanings = [
+                learned[shape] if known is None else known for shape, known in zip(shapes, meanings, strict=True)
+            ]
         for index, found in enumerate(meanings):
             if found:
                 yield index, found
@@ -171,33 +178,26 @@ class SignalIndex:
                 end = chunk.find(b"\n", at)
                 at = chunk.find(literal, end) if end >= 0 else -1
 
-    def _learn(self, shapes: list[bytes], meanings: list[tuple[Signal, ...] | None]) -> None:
-        """Fill in what is not known yet of ``meanings``."""
-        fresh = [index for index, meaning in enumerate(meanings) if meaning is None]
-        if len(fresh) >= TOGETHER and not self._finder_sought:
-            self._finder_sought, self._finder = True, finder_of(tuple(self._by_literal))
+    def _learned(self, fresh: Sequence[bytes]) -> dict[bytes, tuple[Signal, ...]]:
+        """What each of ``fresh``, no two of them alike, means."""
         if len(fresh) >= TOGETHER and self._finder is not None:
-            self._learn_together(shapes, meanings, fresh, self._finder)
-            return
-        for index in fresh:
-            meanings[index] = self._meaning(shapes[index])
+            return self._learned_together(fresh, self._finder)
+        return {shape: self._meaning(shape) for shape in fresh}
 
-    def _learn_together(
-        self, shapes: list[bytes], meanings: list[tuple[Signal, ...] | None], fresh: list[int], find: Finder
-    ) -> None:
-        some = [shapes[index][:SHAPE_LIMIT_BYTES] for index in fresh]
+    def _learned_together(self, fresh: Sequence[bytes], find: Finder) -> dict[bytes, tuple[Signal, ...]]:
+        searched = [shape[:SHAPE_LIMIT_BYTES] for shape in fresh]
         of_literal = tuple(self._by_literal.values())
         found: dict[int, list[Signal]] = defaultdict(list)
-        at, end = 0, len(some[0])
-        for literal, hit in find(b"\n".join(some)):
+        at, end = 0, len(searched[0])
+        for literal, hit in find(b"\n".join(searched)):
             while hit > end:
                 at += 1
-                end += 1 + len(some[at])
+                end += 1 + len(searched[at])
             found[at].extend(of_literal[literal])
         keep = self._shapes.keep
-        for place, (index, shape) in enumerate(zip(fresh, some, strict=True)):
-            signals = found.get(place)
-            meanings[index] = keep(shape, self._ordered(signals) if signals else ())
+        return {
+            shape: keep(searched[at], self._ordered(found[at]) if at in found else ()) for at, shape in enumerate(fresh)
+        }
 
     def _ordered(self, signals: list[Signal]) -> tuple[Signal, ...]:
         return tuple(sorted(set(signals), key=self._rank.__getitem__))
@@ -214,7 +214,7 @@ class SignalIndex:
             if called is None:
                 called = self._words.keep(word, self._called_by(word))
             for literal, one in called:
-                if literal in shape and one not in found:
+                if literal in shape:
                     found.append(one)
         return self._shapes.keep(shape, self._ordered(found) if len(found) > 1 else tuple(found))
 
