@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.resources import files
+from itertools import chain, zip_longest
 from typing import TypeVar
 
 from roadworthy.adapters.remote_shell import SSH, Programs, RemoteProgram, reach, script_of
@@ -65,8 +66,10 @@ def measure(hosts: Sequence[Host], choice: Choice, ways: Ways, progress: Progres
             ]
             runs = [_unasked(one) for one in inventories if one.unanswered]
             reached = [party for party in parties if not party.inventory.unanswered]
-            runs += _inside_all(pool, reached, choice, ways, running, progress)
-            runs += _between_all(pool, reached, choice, ways, running, progress)
+            for plan in (_inside_rounds, _between_rounds):
+                for said, together in plan(reached, choice, ways, running):
+                    progress(said)
+                    runs += chain.from_iterable(_each(pool, together))
         except BaseException:
             running.close_all()
             raise
@@ -79,41 +82,25 @@ def _each(pool: ThreadPoolExecutor, work: Sequence[Callable[[], Outcome]]) -> li
     return [future.result() for future in futures]
 
 
-def _inside_all(
-    pool: ThreadPoolExecutor,
-    parties: Sequence[Party],
-    choice: Choice,
-    ways: Ways,
-    running: Programs,
-    progress: Progress,
-) -> list[Run]:
-    plans = [inside(party, choice) for party in parties]
-    runs: list[Run] = []
-    for number in range(max((len(plan) for plan in plans), default=0)):
-        together = [one for plan in plans if number < len(plan) for one in plan[number]]
-        progress(f"GPUs of each host, round {number + 1}: {len(together)} measurements …")
-        taken = _each(pool, [partial(_first_that_measures, one, ways, running) for one in together])
-        runs += [run for some in taken for run in some]
-    return runs
+Round = tuple[str, tuple[Callable[[], list[Run]], ...]]
+"""What is said of a round, and the measurements that go on at the same time in it."""
 
 
-def _between_all(
-    pool: ThreadPoolExecutor,
-    parties: Sequence[Party],
-    choice: Choice,
-    ways: Ways,
-    running: Programs,
-    progress: Progress,
-) -> list[Run]:
-    plan = rounds(list(parties))
-    runs: list[Run] = []
+def _inside_rounds(parties: Sequence[Party], choice: Choice, ways: Ways, running: Programs) -> Iterator[Round]:
+    for number, plans in enumerate(zip_longest(*(inside(party, choice) for party in parties), fillvalue=()), 1):
+        together = [found for plan in plans for found in plan]
+        said = f"GPUs of each host, round {number}: {len(together)} measurements …"
+        yield said, tuple(partial(_first_that_measures, found, ways, running) for found in together)
+
+
+def _between_rounds(parties: Sequence[Party], choice: Choice, ways: Ways, running: Programs) -> Iterator[Round]:
+    plan = rounds(parties)
     for number, pairs in enumerate(plan, 1):
-        progress(
-            f"round {number} of {len(plan)}: " + ", ".join(f"{one.host} and {two.host}" for one, two in pairs) + " …"
+        who = ", ".join(f"{one.host} and {two.host}" for one, two in pairs)
+        yield (
+            f"round {number} of {len(plan)}: {who} …",
+            tuple(partial(_pair, one, two, choice, ways, running) for one, two in pairs),
         )
-        taken = _each(pool, [partial(_pair, one, two, choice, ways, running) for one, two in pairs])
-        runs += [run for some in taken for run in some]
-    return runs
 
 
 def _pair(one: Party, two: Party, choice: Choice, ways: Ways, running: Programs) -> list[Run]:
