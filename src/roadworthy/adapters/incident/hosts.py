@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import secrets
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import IO, TYPE_CHECKING
 
 from roadworthy.adapters.capture import capture_over_ssh
 from roadworthy.adapters.incident.engines import is_of_interest
@@ -13,8 +14,6 @@ from roadworthy.adapters.incident.programs import each_at_once
 from roadworthy.core.errors import ProbeError, SpecError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from roadworthy.adapters.incident.fetched import Fetched
 
 HOST_LIMIT_S = 300.0
@@ -97,10 +96,6 @@ class Asked:
     logs: str = ""
 
 
-class _Sink(Protocol):
-    def write(self, data: bytes, /) -> int: ...
-
-
 def fetch_hosts(asked: Asked, fetched: Fetched) -> None:
     """Logs and a capture of every host at once; what cannot be had is noted.
 
@@ -175,43 +170,36 @@ class Sections:
         self._folder, self._mark, self._fetched = folder, mark, fetched
         self._rest = b""
         self._name = ""
-        self._leave: Callable[[], None] | None = None
-        self._sink: _Sink | None = None
+        self._sink: IO[bytes] | None = None
+        self._opened = ExitStack()
         self.seen = 0
 
     def feed(self, piece: bytes) -> None:
-        data = self._rest + piece
-        while True:
-            end = data.find(b"\n")
-            if end < 0 and len(data) < LINE_MOST_BYTES:
-                break
-            cut = end + 1 if end >= 0 else len(data)
-            self._line(data[:cut])
-            data = data[cut:]
-        self._rest = data
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        for line in lines:
+            self._line(line + b"\n")
+        if len(self._rest) >= LINE_MOST_BYTES:
+            self._line(self._rest)
+            self._rest = b""
 
     def close(self) -> None:
         """The host says no more."""
         if self._rest:
             self._line(self._rest)
             self._rest = b""
-        if self._leave is not None:
+        if self._sink is not None:
             self._finish()
             self._fetched.could_not_look(f"{self._folder}/{self._name}, the rest", "the connection ended")
 
     def _line(self, line: bytes) -> None:
         if line.startswith(self._mark + b" begin "):
-            if self._leave is not None:
-                self._finish()
+            self._finish()
             self._name = line.split(b" begin ", 1)[1].strip().decode("utf-8", "replace")
-            writing = self._fetched.writing(f"{self._folder}/{self._name}")
-            self._sink = writing.__enter__()
-            self._leave = lambda: (writing.__exit__(None, None, None), None)[1]
+            self._sink = self._opened.enter_context(self._fetched.writing(f"{self._folder}/{self._name}"))
             self.seen += 1
         elif line.startswith(self._mark + b" end "):
             how = line.split(b" end ", 1)[1].strip().decode("utf-8", "replace")
-            if self._leave is not None:
-                self._finish()
+            self._finish()
             if how != "done":
                 word, _, what = how.partition(":")
                 reason = f"{what} is not installed there" if word == "missing" else f"`{what}` failed there"
@@ -220,9 +208,11 @@ class Sections:
             self._sink.write(line)
 
     def _finish(self) -> None:
-        assert self._leave is not None
-        self._leave()
-        self._leave = self._sink = None
+        """The section that is written to, if any, is whole."""
+        if self._sink is None:
+            return
+        self._sink = None
+        self._opened.close()
         path = self._fetched.path_of(f"{self._folder}/{self._name}")
         if self._name.endswith(".prom") and path.exists() and not is_of_interest(path.read_text(errors="replace")):
             path.unlink()  # somebody else's port
