@@ -73,11 +73,11 @@ def run(
         max_concurrency=max_concurrency, warmup=warmup, **options,
     )  # fmt: skip
     places = Places(out=out, html=html, junit=junit, evidence=evidence, sign=sign)
-    if evidence is not None and (document_path := _document_of(target, spec)) is not None:
+    if evidence is not None and aim.text is not None:
         from roadworthy.cli.bench_evidence import without_secrets
 
         secrets = [one for one in aim.keys.values() if one] + [one.key for one in aim.tenants if one.key]
-        places = replace(places, document=without_secrets(document_path.read_text(encoding="utf-8"), secrets))
+        places = replace(places, document=without_secrets(aim.text, secrets))
     places.require_writable()
     measured = _run(request)
     document = bench_document(measured)
@@ -89,12 +89,6 @@ def run(
         print_run(measured.section(title_of(measured)))
     write_reports(measured, document, places)
     return measured.report.exit_code
-
-
-def _document_of(target: str | None, spec: str | None) -> Path | None:
-    """The document that the load follows, where there is one."""
-    named = spec or (target if target is not None and "://" not in target else None)
-    return Path(named) if named is not None and Path(named).is_file() else None
 
 
 def _run(request: BenchRequest) -> BenchRun:

@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aim:
-    """Where the load goes and as whom; ``deployment`` None when no document was named."""
+    """Where the load goes and as whom. ``deployment``, and the ``text`` it was read from, are None when no document was
+    named."""
 
     url: str
     deployment: Deployment | None
     tenants: tuple[Tenant, ...]
     keys: Mapping[str, str | None]
+    text: str | None = None
 
 
 def aim_at(target: str | None, *, spec: str | None, ready_file: Path | None, key: str | None) -> Aim:
@@ -39,19 +41,20 @@ def aim_at(target: str | None, *, spec: str | None, ready_file: Path | None, key
     if not is_url and target is not None and spec is not None:
         raise SpecError(f"two documents: {target} and --spec {spec}", hint="with --spec, the target is a URL")
     named = spec if is_url or target is None else target
-    deployment = _load(named) if named is not None else None
+    deployment, text = _load(named) if named is not None else (None, None)
     if is_url and target is not None:
         url = target
     else:
         url = ready.data_url if ready is not None else _address(deployment, named)
     tenants, keys = _tenants(deployment, ready, key)
-    return Aim(url=url, deployment=deployment, tenants=tenants, keys=keys)
+    return Aim(url=url, deployment=deployment, tenants=tenants, keys=keys, text=text)
 
 
-def _load(path: str) -> Deployment:
-    from roadworthy.adapters.documents import load_document
+def _load(path: str) -> tuple[Deployment, str]:
+    from roadworthy.adapters.documents import parse_document, read_document
 
-    return load_document(path)
+    text = read_document(path)
+    return parse_document(text, path), text
 
 
 def _address(deployment: Deployment | None, name: str | None) -> str:
