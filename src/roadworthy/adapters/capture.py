@@ -88,17 +88,19 @@ def write_capture(folder: Path, captured: Mapping[str, Sequence[Answer]]) -> Non
     Names come from hosts and logs; whatever they are, the files stay inside ``folder``.
     """
     for host, answers in captured.items():
-        place = folder / _folder_name(host)
+        place = folder / file_name(host, otherwise="host")
         place.mkdir(parents=True, exist_ok=True)
         for answer in answers:
             if answer.text:
-                write_atomically(place / _folder_name(answer.file), answer.text, durable=False)
+                write_atomically(place / file_name(answer.file, otherwise="host"), answer.text, durable=False)
         unanswered = [{"file": one.file, "status": one.status} for one in answers if one.status != "answered"]
         write_atomically(place / MANIFEST, json.dumps({"host": host, "unanswered": unanswered}, indent=2) + "\n")
 
 
-def _folder_name(host: str) -> str:
-    return "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in host).lstrip(".") or "host"
+def file_name(text: str, *, otherwise: str) -> str:
+    """``text`` as the name of a file or folder: names of hosts and devices hold no slash, but who knows.
+    ``otherwise`` is the name where nothing is left of it."""
+    return "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in text).lstrip(".") or otherwise
 
 
 def holds_capture(source: Path) -> bool:

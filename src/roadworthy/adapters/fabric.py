@@ -11,6 +11,7 @@ from importlib.resources import files
 from itertools import chain, zip_longest
 from typing import TypeVar
 
+from roadworthy.adapters.capture import file_name
 from roadworthy.adapters.remote_shell import SSH, Programs, RemoteProgram, reach, script_of
 from roadworthy.diagnose.hosts.fabric.interpret import measured
 from roadworthy.diagnose.hosts.fabric.inventory import inventory_script, parse_inventory
@@ -195,12 +196,8 @@ def _not_ready(step: Step, first: RemoteProgram, ways: Ways) -> Run:
 
 
 def _output(step: Step, program: RemoteProgram, side: str) -> Output:
-    return Output(file=f"fabric/{file_name(step.name)}.{side}.txt", text=program.text, code=program.code)
-
-
-def file_name(text: str) -> str:
-    """``text`` as the name of a file: host and device names hold no slash, but who knows."""
-    return "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in text).lstrip(".") or "step"
+    name = file_name(step.name, otherwise="step")
+    return Output(file=f"fabric/{name}.{side}.txt", text=program.text, code=program.code)
 
 
 def _begun(command: Command, ways: Ways, running: Programs) -> AbstractContextManager[RemoteProgram]:
