@@ -59,6 +59,7 @@ class ModelClient:
         model: None takes the only one, or the first, that the endpoint lists.
         session: sent as ``x-session-id``, so that the rounds of a question meet the same prefix cache.
         sleep: waits seconds; what the server asks for in ``Retry-After``.
+        called: what errors call the endpoint; its URL unless given.
 
     Raises:
         SpecError: ``url`` is no URL.
@@ -73,8 +74,10 @@ class ModelClient:
         session: str = "",
         timeout_s: float = TIMEOUT_S,
         sleep: Callable[[float], None] = time.sleep,
+        called: str | None = None,
     ) -> None:
         self.url = _base(url)
+        self._called = called or self.url
         self._model, self._key, self._session = model, key, session
         self._timeout_s, self._sleep = timeout_s, sleep
         handlers: list[urllib.request.BaseHandler] = [_NoRedirect()]
@@ -90,7 +93,7 @@ class ModelClient:
         if self._model is None:
             cards = self._listed()
             if not cards:
-                raise ProbeError(f"{self.url} lists no model", hint="name one with --model")
+                raise ProbeError(f"{self._called} lists no model", hint="name one with --model")
             self._model = str(cards[0].get("id", ""))
         return self._model
 
@@ -131,7 +134,7 @@ class ModelClient:
                 return _spoken(_events(answer), heard)
             except (OSError, http.client.HTTPException, ValueError) as error:
                 raise Temporary(
-                    f"{self.url} broke off in the middle of an answer: {error or type(error).__name__}",
+                    f"{self._called} broke off in the middle of an answer: {error or type(error).__name__}",
                     hint="ask again; the log of the gateway or engine says why",
                 ) from None
 
@@ -144,7 +147,7 @@ class ModelClient:
         except (KeyError, TypeError, ValueError, struct.error):
             vectors = []
         if len(vectors) != len(texts) or len({len(one) for one in vectors}) > 1:
-            raise ProbeError(f"{self.url}/v1/embeddings: no vector for each of {len(texts)} texts")
+            raise ProbeError(f"{self._called}/v1/embeddings: no vector for each of {len(texts)} texts")
         return vectors
 
     def rerank(self, question: str, texts: Sequence[str]) -> list[float]:
@@ -161,9 +164,9 @@ class ModelClient:
         except (KeyError, TypeError, ValueError):
             scores = {}
         if sorted(scores) != list(range(len(texts))):
-            raise ProbeError(f"{self.url}{path}: no score for each of {len(texts)} texts")
+            raise ProbeError(f"{self._called}{path}: no score for each of {len(texts)} texts")
         if not all(map(math.isfinite, scores.values())):
-            raise ProbeError(f"{self.url}{path}: scores that are no numbers (NaN or infinite)")
+            raise ProbeError(f"{self._called}{path}: scores that are no numbers (NaN or infinite)")
         return [scores[place] for place in range(len(texts))]
 
     def _reranks(self, question: str, texts: Sequence[str]) -> str:
@@ -195,7 +198,9 @@ class ModelClient:
             try:
                 return json.loads(answer.read(MOST_BYTES))
             except (OSError, http.client.HTTPException, ValueError) as error:
-                raise ProbeError(f"{self.url}{path}: no JSON came: {error}", hint="is this an OpenAI API?") from None
+                raise ProbeError(
+                    f"{self._called}{path}: no JSON came: {error}", hint="is this an OpenAI API?"
+                ) from None
 
     def _opened(self, path: str, body: Mapping[str, Any] | None, headers: Mapping[str, str]) -> Any:
         for attempt in range(1, MOST_TRIES + 1):
@@ -221,7 +226,7 @@ class ModelClient:
                 reason = getattr(error, "reason", error)
                 why = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
                 raise ProbeError(
-                    f"{self.url} does not answer: {why}",
+                    f"{self._called} does not answer: {why}",
                     hint="check the certificate"
                     if isinstance(reason, ssl.SSLError)
                     else "is the gateway running there?",
@@ -230,7 +235,7 @@ class ModelClient:
 
     def _refused(self, path: str, status: int, body: bytes) -> RoadworthyError:
         message, hint = _error_of(body)
-        said = f"{self.url}{path}: HTTP {status}" + (f": {message}" if message else "")
+        said = f"{self._called}{path}: HTTP {status}" + (f": {message}" if message else "")
         several = path.endswith("embeddings") and status in (400, 413, 422)
         if several and any(word in message.lower() for word in _MANY):
             return TooMuch(said, hint=hint)

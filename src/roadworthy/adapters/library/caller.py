@@ -9,12 +9,12 @@ import socket
 import threading
 import urllib.request
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from roadworthy.adapters.longdoc_model import ModelClient
-from roadworthy.core.errors import ProbeError, Refused, RoadworthyError, Temporary
+from roadworthy.core.errors import Refused, RoadworthyError, Temporary
 from roadworthy.longdoc.converse import Message, Spoken, TooLong
 
 LOOK_S = 0.2
@@ -43,7 +43,8 @@ class CallersModel(ModelClient):
         stop: threading.Event,
         patient: bool = False,
     ) -> None:
-        super().__init__(url, key=key, model=model, session=session, sleep=self._waited)
+        # a tenant is not told where the gateway's own processes meet
+        super().__init__(url, key=key, model=model, session=session, sleep=self._waited, called="the gateway")
         self._stop, self._patient = stop, patient
         self._last: Refused | None = None
         self._cuts = _Cuttable()
@@ -76,20 +77,7 @@ class CallersModel(ModelClient):
             heard(piece)
 
         self._check()
-        try:
-            return super().chat(messages, max_tokens=max_tokens, io_wait_s=io_wait_s, heard=hear)
-        except (ProbeError, Temporary) as error:
-            raise self._without_address(error) from None
-
-    def _opened(self, path: str, body: Mapping[str, Any] | None, headers: Mapping[str, str]) -> Any:
-        try:
-            return super()._opened(path, body, headers)
-        except (ProbeError, Temporary) as error:
-            raise self._without_address(error) from None
-
-    def _without_address(self, error: ProbeError | Temporary) -> ProbeError | Temporary:
-        """A tenant is not told where the gateway's own processes meet."""
-        return type(error)(str(error).replace(self.url, "the gateway"), hint=error.hint)
+        return super().chat(messages, max_tokens=max_tokens, io_wait_s=io_wait_s, heard=hear)
 
     def _check(self) -> None:
         if self._stop.is_set():
@@ -141,14 +129,8 @@ class _Plain(http.client.HTTPConnection):
         self._sockets.add(self.sock)
 
 
-class _Secure(http.client.HTTPSConnection):
-    def __init__(self, sockets: weakref.WeakSet[socket.socket], host: str, **more: Any) -> None:
-        super().__init__(host, **more)
-        self._sockets = sockets
-
-    def connect(self) -> None:
-        super().connect()
-        self._sockets.add(self.sock)
+class _Secure(_Plain, http.client.HTTPSConnection):
+    pass
 
 
 def _code(body: bytes) -> str:
