@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -105,7 +105,7 @@ def file_name(text: str, *, otherwise: str) -> str:
 
 def holds_capture(source: Path) -> bool:
     """Whether there is a host's capture in ``source``, which may be a folder, a log or ``-``."""
-    return not source.is_dir() or bool(_manifests(source)) or bool(_logs(source))
+    return not source.is_dir() or bool(_manifests(source)) or any(_logs(source))
 
 
 def read_capture(source: Path) -> dict[str, tuple[Answer, ...]]:
@@ -121,13 +121,13 @@ def read_capture(source: Path) -> dict[str, tuple[Answer, ...]]:
     if not source.is_dir():
         raise ProbeError(f"{source}: no such folder or file", hint="`roadworthy check --capture DIR` writes one")
     manifests = _manifests(source)
-    if not manifests and (logs := _logs(source)):
-        captured: dict[str, tuple[Answer, ...]] = {}
-        for log in logs:
-            captured |= _of_log(_text(log), str(log))
-        return captured
-    places = sorted(path.parent for path in manifests) or [source]
-    captured = {host: answers for host, answers in map(_read_host, places) if answers}
+    captured: dict[str, tuple[Answer, ...]] = {}
+    if not manifests:
+        for path, text in _logs(source):
+            captured |= _of_log(text, str(path))
+    if not captured:
+        places = sorted(path.parent for path in manifests) or [source]
+        captured = {host: answers for host, answers in map(_read_host, places) if answers}
     if not captured:
         raise ProbeError(f"{source}: no capture in it", hint="`roadworthy check --capture DIR` writes one")
     return captured
@@ -137,9 +137,11 @@ def _manifests(folder: Path) -> list[Path]:
     return list(folder.rglob(MANIFEST))
 
 
-def _logs(folder: Path) -> list[Path]:
-    """Files right in ``folder`` that hold the output of a check."""
-    return [path for path in sorted(folder.iterdir()) if path.is_file() and pod_logs.holds_capture(_text(path))]
+def _logs(folder: Path) -> Iterator[tuple[Path, str]]:
+    """Files right in ``folder`` that hold the output of a check, and their text."""
+    for path in sorted(folder.iterdir()):
+        if path.is_file() and pod_logs.holds_capture(text := _text(path)):
+            yield path, text
 
 
 def _text(path: Path) -> str:
