@@ -17,6 +17,7 @@ import re
 from collections import defaultdict, deque
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import compress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from roadworthy.diagnose.anatomy import writer_of
@@ -24,7 +25,7 @@ from roadworthy.diagnose.literals import finder_of
 from roadworthy.diagnose.values import Clue, Line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from roadworthy.diagnose.literals import Finder
 
@@ -161,11 +162,11 @@ class SignalIndex:
         shapes = chunk.translate(None, VARIABLE).split(b"\n")
         meanings = list(map(self._shapes.known.get, shapes))
         if None in meanings:
-            fresh = dict.fromkeys(shape for shape, known in zip(shapes, meanings, strict=True) if known is None)
-            learned = self._learned(tuple(fresh))
-            meanings = [
-                learned[shape] if known is None else known for shape, known in zip(shapes, meanings, strict=True)
-            ]
+            fresh: dict[bytes, tuple[Signal, ...]] = dict.fromkeys(
+                compress(shapes, [known is None for known in meanings]), ()
+            )
+            self._learn(fresh)
+            meanings = [fresh[shape] if known is None else known for shape, known in zip(shapes, meanings, strict=True)]
         for index, found in enumerate(meanings):
             if found:
                 yield index, found
@@ -178,14 +179,17 @@ class SignalIndex:
                 end = chunk.find(b"\n", at)
                 at = chunk.find(literal, end) if end >= 0 else -1
 
-    def _learned(self, fresh: Sequence[bytes]) -> dict[bytes, tuple[Signal, ...]]:
-        """What each of ``fresh``, no two of them alike, means."""
+    def _learn(self, fresh: dict[bytes, tuple[Signal, ...]]) -> None:
+        """Fill in what each of ``fresh`` means; until then it is nothing."""
         if len(fresh) >= TOGETHER and self._finder is not None:
-            return self._learned_together(fresh, self._finder)
-        return {shape: self._meaning(shape) for shape in fresh}
+            self._learn_together(fresh, self._finder)
+            return
+        for shape in fresh:
+            fresh[shape] = self._meaning(shape)
 
-    def _learned_together(self, fresh: Sequence[bytes], find: Finder) -> dict[bytes, tuple[Signal, ...]]:
-        searched = [shape[:SHAPE_LIMIT_BYTES] for shape in fresh]
+    def _learn_together(self, fresh: dict[bytes, tuple[Signal, ...]], find: Finder) -> None:
+        shapes = list(fresh)
+        searched = [shape[:SHAPE_LIMIT_BYTES] for shape in shapes]
         of_literal = tuple(self._by_literal.values())
         found: dict[int, list[Signal]] = defaultdict(list)
         at, end = 0, len(searched[0])
@@ -194,10 +198,10 @@ class SignalIndex:
                 at += 1
                 end += 1 + len(searched[at])
             found[at].extend(of_literal[literal])
-        keep = self._shapes.keep
-        return {
-            shape: keep(searched[at], self._ordered(found[at]) if at in found else ()) for at, shape in enumerate(fresh)
-        }
+        for at, signals in found.items():
+            fresh[shapes[at]] = self._ordered(signals)
+        for shape, meaning in zip(searched, fresh.values(), strict=True):
+            self._shapes.keep(shape, meaning)
 
     def _ordered(self, signals: list[Signal]) -> tuple[Signal, ...]:
         return tuple(sorted(set(signals), key=self._rank.__getitem__))
