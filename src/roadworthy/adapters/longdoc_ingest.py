@@ -6,14 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from roadworthy.adapters import embeddings
-from roadworthy.adapters.longdoc_read.read import read_document
-from roadworthy.adapters.longdoc_store import digest_of
-from roadworthy.longdoc.lexical import count_terms
-from roadworthy.longdoc.pages import paged
-from roadworthy.longdoc.split import split
-from roadworthy.longdoc.tokens import count_tokens
-
-__all__ = ["count_tokens", "ingest"]
+from roadworthy.adapters.longdoc_embedder import embedded_text
+from roadworthy.adapters.longdoc_parse import parse_bytes, settings_of
 
 if TYPE_CHECKING:
     import numpy
@@ -46,22 +40,22 @@ def ingest(
         UnreadableError: nothing can be had out of it.
     """
     vectors = vectors and embeddings.available()
-    digest = digest_of(data, settings=f"2,{vectors}")
-    if store.has(name, digest):
+    parsed = parse_bytes(
+        data, settings=settings_of(vectors=vectors), stored=store.digest(name), recognise=recognise,
+        progress=_pages(progress),
+    )  # fmt: skip
+    if parsed.outcome == "unchanged":
         return {"document": name, "outcome": "unchanged"}
-    read = read_document(data, recognise=recognise, progress=_pages(progress))
-    units, notes = split(read.text, count_tokens)
-    units = paged(units, read.page_starts)
-    if read.unread_pages:
-        digest += ", in part"  # never taken for what is there already: with OCR installed, the rest can be had
-    terms = count_terms(" ".join((*unit.path, unit.label, unit.title, unit.text)) for unit in units)
     # before the store is written to: embedding takes minutes, in which others would wait for it
-    embedded = list(_vectors(units, progress)) if vectors else None
-    store.put(name, digest, len(read.text), units, terms, embedded, page_starts=read.page_starts, about=read.text)
+    embedded = list(_vectors(parsed.units, progress)) if vectors else None
+    store.put(
+        name, parsed.digest, parsed.characters, parsed.units, parsed.terms, embedded,
+        page_starts=parsed.page_starts, about=parsed.about,
+    )  # fmt: skip
     return {
-        "document": name, "outcome": "stored", "kind": read.kind, "pages": read.pages, "ocr_pages": read.ocr_pages,
-        "unread_pages": read.unread_pages, "units": len(units), "vectors": vectors,
-        "notes": [*read.notes, *(note.message for note in notes)],
+        "document": name, "outcome": "stored", "kind": parsed.kind, "pages": parsed.pages,
+        "ocr_pages": parsed.ocr_pages, "unread_pages": parsed.unread_pages, "units": len(parsed.units),
+        "vectors": vectors, "notes": list(parsed.notes),
     }  # fmt: skip
 
 
@@ -72,7 +66,7 @@ def _pages(progress: Progress | None) -> PagesDone | None:
 
 
 def _vectors(units: Sequence[Unit], progress: Progress | None) -> Iterator[NDArray[numpy.float32]]:
-    for number, vector in enumerate(embeddings.embed([f"{unit.title} {unit.text}".strip() for unit in units]), 1):
+    for number, vector in enumerate(embeddings.embed([embedded_text(unit) for unit in units]), 1):
         if progress is not None:
             progress("units embedded", number, len(units))
         yield vector

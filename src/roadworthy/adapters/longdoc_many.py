@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from roadworthy.adapters import embeddings
 from roadworthy.adapters.longdoc_embedder import embedded_text
-from roadworthy.adapters.longdoc_parse import OCR_WANTED, Parsed, ParseTask, parse, parse_bytes
+from roadworthy.adapters.longdoc_parse import OCR_WANTED, Parsed, ParseTask, parse, parse_task, settings_of
 from roadworthy.adapters.longdoc_read.values import UnreadableError
 from roadworthy.adapters.processes import cores, spawned_pool
 from roadworthy.core.errors import RoadworthyError, SpecError
@@ -114,8 +114,7 @@ class ManyFiles:
 
     def _tasks(self, paths: Sequence[Path]) -> Iterator[ParseTask]:
         identity = self._served.model.identity if self._served is not None else ""
-        extras = [one for one in (identity, self._tokenizer) if one]
-        settings = ",".join(("2", str(self._vectors), *extras))
+        settings = settings_of(vectors=self._vectors, more=filter(None, (identity, self._tokenizer)))
         for path in dict.fromkeys(paths):
             name = str(path)
             yield ParseTask(
@@ -180,7 +179,7 @@ class ManyFiles:
             self._heard(self.meter)
 
         try:
-            return parse_bytes(task, task.path.read_bytes(), recognise=self._recognise, progress=pages)
+            return parse_task(task, task.path.read_bytes(), recognise=self._recognise, progress=pages)
         except RoadworthyError as error:
             return Parsed(outcome="failed", error=str(error), hint=error.hint)
         except OSError as error:

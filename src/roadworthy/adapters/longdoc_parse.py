@@ -81,7 +81,7 @@ def parse(task: ParseTask) -> Parsed:
     except OSError as error:
         return Parsed(outcome="failed", error=error.strerror or str(error))
     try:
-        return parse_bytes(task, data, recognise=_none_here if task.ocr else None)
+        return parse_task(task, data, recognise=_none_here if task.ocr else None)
     except _OcrWanted:
         return Parsed(outcome=OCR_WANTED)
     except UnreadableError as error:
@@ -90,14 +90,35 @@ def parse(task: ParseTask) -> Parsed:
         return Parsed(outcome="failed", error="it takes more memory than there is", hint="split the file")
 
 
-def parse_bytes(
+def parse_task(
     task: ParseTask, data: bytes, *, recognise: Recognise | None, progress: PagesDone | None = None
 ) -> Parsed:
-    """Parse what was read. Raises UnreadableError where nothing can be had out of it."""
-    digest = digest_of(data, settings=task.settings)
-    if digest == task.stored:
+    """Parse what was read of its file. Raises UnreadableError where nothing can be had out of it."""
+    return parse_bytes(
+        data, settings=task.settings, stored=task.stored, tokenizer=task.tokenizer, recognise=recognise,
+        progress=progress,
+    )  # fmt: skip
+
+
+def settings_of(*, vectors: bool, more: Iterable[str] = ()) -> str:
+    """What shapes what is stored of a document beside its bytes, with the version of how it is read."""
+    return ",".join(("2", str(vectors), *more))
+
+
+def parse_bytes(
+    data: bytes,
+    *,
+    settings: str,
+    stored: str,
+    tokenizer: str = "",
+    recognise: Recognise | None = None,
+    progress: PagesDone | None = None,
+) -> Parsed:
+    """Parse a document, unless it is the ``stored`` one. Raises UnreadableError where nothing can be had out of it."""
+    digest = digest_of(data, settings=settings)
+    if digest == stored:
         return Parsed(outcome="unchanged", digest=digest)
-    count = counter(task.tokenizer)
+    count = counter(tokenizer)
     read = read_document(data, recognise=recognise, progress=progress)
     units, notes = split(read.text, count)
     units = paged(units, read.page_starts)

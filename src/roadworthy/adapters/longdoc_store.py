@@ -148,11 +148,6 @@ class DocumentStore:
             raise
         cursor.execute("COMMIT")
 
-    def has(self, name: str, digest: str) -> bool:
-        """Whether exactly this content is stored under ``name``."""
-        row = self._database.execute("SELECT digest FROM document WHERE name = ?", (name,)).fetchone()
-        return row is not None and row[0] == digest
-
     def digest(self, name: str) -> str:
         """Of what is stored under ``name``; empty where nothing is."""
         row = self._database.execute("SELECT digest FROM document WHERE name = ?", (name,)).fetchone()

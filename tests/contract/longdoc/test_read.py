@@ -219,9 +219,9 @@ def test_ingest_reports_each_file_and_stores_the_good_ones(tmp_path: Path) -> No
 
 def test_the_civil_code_from_its_pdf(test_data: Path) -> None:
     """All 1,260 articles, each whole and under its headings, with the page it begins on."""
-    from roadworthy.adapters.longdoc_ingest import count_tokens
     from roadworthy.longdoc.pages import paged
     from roadworthy.longdoc.split import split
+    from roadworthy.longdoc.tokens import count_tokens
 
     corpus = test_data / "corpus/longdoc"
     read = read_document((corpus / "pdf/civil_code_text.pdf").read_bytes())

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roadworthy.adapters.longdoc_ingest import count_tokens
 from roadworthy.longdoc.clauses import MOST_TOKENS, clauses
 from roadworthy.longdoc.split import split
+from roadworthy.longdoc.tokens import count_tokens
 
 LAW = "# 某法\n\n## 第一编　总则\n\n#### 第一章　基本规定\n\n" + "\n\n".join(
     f"第{number}条　本条规定事项之{number}，依照第一条的规定办理。" for number in "一二三四五六七"

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from roadworthy.adapters.library import refusals
 from roadworthy.adapters.library.caller import CallersModel
-from roadworthy.adapters.longdoc_ingest import count_tokens
 from roadworthy.adapters.longdoc_library import Reranked, StoreLibrary
 from roadworthy.adapters.longdoc_store import DocumentStore
 from roadworthy.core.errors import ProbeError, Refused, SpecError
 from roadworthy.longdoc.converse import Claim, Conversation, RoundName, TooLong
 from roadworthy.longdoc.prompt import Budget, budget_within
 from roadworthy.longdoc.shown import answer_json, claim_json, hit_json
+from roadworthy.longdoc.tokens import count_tokens
 
 if TYPE_CHECKING:
     import threading
