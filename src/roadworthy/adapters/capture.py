@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +39,8 @@ def capture_over_ssh(hosts: Sequence[str], *, weights: str | None = None) -> dic
     Questions that still run on hosts end when this does, also by an interrupt. Raises SpecError for a name that ssh
     would take for an option.
     """
+    from concurrent.futures import ThreadPoolExecutor
+
     from roadworthy.adapters.remote_shell import Programs, through
 
     script, running = capture_script(weights=weights), Programs()
