@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from roadworthy.diagnose.hosts.fabric.values import Fault, Reading
+from roadworthy.diagnose.hosts.fabric.faults import most_telling
+from roadworthy.diagnose.hosts.fabric.values import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from roadworthy.diagnose.hosts.fabric.values import Fault
 
 MPI_TAG = re.compile(r"^\s*\[\d+,\d+\]<(?:stdout|stderr)>:\s?")
 """`mpirun --tag-output` puts it before each line."""
@@ -56,12 +60,8 @@ def wrong_results(text: str) -> Reading | None:
 
 def fault(text: str) -> Fault | None:
     """The most telling error in ``text``."""
-    lines = text.splitlines()
-    for rank, (pattern, code) in enumerate(FAULTS):
-        for number, line in enumerate(lines, 1):
-            if re.search(pattern, line):
-                return Fault(rank=rank, code=code, line=number, text=MPI_TAG.sub("", line).strip())
-    return None
+    found = most_telling(text.splitlines(), FAULTS)
+    return found and replace(found, text=MPI_TAG.sub("", found.text).strip())
 
 
 def _rows(text: str) -> Iterator[tuple[int, float, float, int, str]]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from roadworthy.diagnose.hosts.fabric.values import Fault, Kind, Reading
+from roadworthy.diagnose.hosts.fabric.faults import most_telling
+from roadworthy.diagnose.hosts.fabric.values import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from roadworthy.diagnose.hosts.fabric.values import Fault, Kind
+
 MARK = "@@@ measured "
-READY = "@@@ ready"
 
 FAULTS: tuple[tuple[str, str], ...] = (
     (r"connectFullMesh failed.*remote=\[?(?:127\.|::1)|remote.*127\.0\.0\.1", "nccl-socket-ifname"),
@@ -60,9 +62,6 @@ def gpu_pairs(text: str) -> tuple[tuple[str, str], ...]:
 
 def fault(text: str) -> Fault | None:
     """The most telling error in ``text``."""
-    said = text.splitlines()
-    for rank, (pattern, code) in enumerate(FAULTS):
-        for number, line in enumerate(said, 1):
-            if not line.startswith("@@@") and re.search(pattern, line):
-                return Fault(rank=rank, code=code, line=number, text=line.strip()[:600])
-    return None
+    said = ["" if line.startswith("@@@") else line for line in text.splitlines()]
+    found = most_telling(said, FAULTS)
+    return found and replace(found, text=found.text[:600])

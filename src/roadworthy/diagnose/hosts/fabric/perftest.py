@@ -7,10 +7,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from roadworthy.diagnose.hosts.fabric.values import GBIT, Fault, Reading
+from roadworthy.diagnose.hosts.fabric.faults import most_telling
+from roadworthy.diagnose.hosts.fabric.values import GBIT, Reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from roadworthy.diagnose.hosts.fabric.values import Fault, Kind
 
 UNITS_BYTES_PER_S = {"MB/sec": 2.0**20, "MiB/sec": 2.0**20, "Gb/sec": GBIT, "GB/sec": 1e9}
 HEADER = re.compile(r"^\s*#bytes\s+#iterations\s+(?P<rest>.*)$")
@@ -61,12 +64,7 @@ def two_way(text: str) -> bool:
 
 def fault(text: str) -> Fault | None:
     """The most telling error in ``text``."""
-    lines = text.splitlines()
-    for rank, (pattern, code) in enumerate(FAULTS):
-        for number, line in enumerate(lines, 1):
-            if re.search(pattern, line):
-                return Fault(rank=rank, code=code, line=number, text=line.strip())
-    return None
+    return most_telling(text.splitlines(), FAULTS)
 
 
 def _rows(text: str, column: str) -> Iterator[tuple[int, Reading]]:
@@ -81,8 +79,8 @@ def _rows(text: str, column: str) -> Iterator[tuple[int, Reading]]:
             continue
         value = float(cells[at]) * factor
         if 0 < value < float("inf"):
-            kind = "bandwidth" if column.startswith("BW") else "latency"
-            yield int(cells[0]), Reading(kind=kind, value=value, line=number, text=line.strip())  # type: ignore[arg-type]
+            kind: Kind = "bandwidth" if column.startswith("BW") else "latency"
+            yield int(cells[0]), Reading(kind=kind, value=value, line=number, text=line.strip())
 
 
 def _column(names: str, wanted: str) -> tuple[int, float]:
