@@ -50,7 +50,7 @@ def ingest(
     embedded = list(_vectors(parsed.units, progress)) if vectors else None
     store.put(
         name, parsed.digest, parsed.characters, parsed.units, parsed.terms, embedded,
-        page_starts=parsed.page_starts, about=parsed.about,
+        about=parsed.about,
     )  # fmt: skip
     return {
         "document": name, "outcome": "stored", "kind": parsed.kind, "pages": parsed.pages,

@@ -304,7 +304,7 @@ class ManyFiles:
             work.name, parsed.digest, parsed.characters, parsed.units, parsed.terms,
             [work.vectors[at] for at in range(count)] if self._vectors else None,
             served=[work.served[at] for at in range(count)] if self._served is not None else None,
-            page_starts=parsed.page_starts, about=parsed.about,
+            about=parsed.about,
         )  # fmt: skip
         self._end(
             work.name,

@@ -58,7 +58,6 @@ class Parsed:
     about: str = ""
     tokens: int = 0
     pages: int = 0
-    page_starts: tuple[int, ...] = ()
     ocr_pages: tuple[int, ...] = ()
     unread_pages: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
@@ -127,7 +126,7 @@ def parse_bytes(
     return Parsed(
         outcome="parsed", digest=digest, kind=read.kind, characters=len(read.text),
         about=read.text[:MOST_ABOUT], tokens=count(read.text),
-        pages=read.pages, page_starts=read.page_starts, ocr_pages=read.ocr_pages, unread_pages=read.unread_pages,
+        pages=read.pages, ocr_pages=read.ocr_pages, unread_pages=read.unread_pages,
         notes=(*read.notes, *(note.message for note in notes)), units=units,
         terms=count_terms(" ".join((*unit.path, unit.label, unit.title, unit.text)) for unit in units),
     )  # fmt: skip

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS document (
     id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, digest TEXT NOT NULL, characters INTEGER NOT NULL,
-    terms BLOB NOT NULL, page_starts TEXT NOT NULL DEFAULT '[]',
-    about TEXT NOT NULL DEFAULT ''
+    terms BLOB NOT NULL, about TEXT NOT NULL DEFAULT ''
 );
 CREATE TABLE IF NOT EXISTS unit (
     id INTEGER PRIMARY KEY, document INTEGER NOT NULL REFERENCES document(id) ON DELETE CASCADE, kind TEXT NOT NULL,
@@ -59,10 +58,7 @@ CREATE INDEX IF NOT EXISTS unit_number ON unit(number);
 FORMAT = 3
 """Of the tables; a file with another one is not touched, but for the one before, to which what is new is added."""
 
-_FROM_2 = (
-    "ALTER TABLE document ADD COLUMN page_starts TEXT NOT NULL DEFAULT '[]'",
-    "ALTER TABLE document ADD COLUMN about TEXT NOT NULL DEFAULT ''",
-)
+_FROM_2 = "ALTER TABLE document ADD COLUMN about TEXT NOT NULL DEFAULT ''"
 
 FILE = "documents.sqlite"
 
@@ -114,8 +110,7 @@ class DocumentStore:
         found = self._database.execute("PRAGMA user_version").fetchone()[0]
         filled = self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if filled and found == FORMAT - 1:
-            for statement in _FROM_2:
-                self._database.execute(statement)
+            self._database.execute(_FROM_2)
             self._database.execute(f"PRAGMA user_version = {FORMAT}")
         elif filled and found != FORMAT:
             raise ProbeError(
@@ -172,7 +167,6 @@ class DocumentStore:
         vectors: Iterable[NDArray[numpy.float32]] | None,
         *,
         served: Sequence[NDArray[numpy.float32]] | None = None,
-        page_starts: Sequence[int] = (),
         about: str = "",
     ) -> None:
         """Store a document, in place of one of the same name.
@@ -180,14 +174,13 @@ class DocumentStore:
         Args:
             vectors: of the bundled embedding, one a unit.
             served: of the embedding that the library has behind an endpoint (``self.served.model()``).
-            page_starts: where each page begins in the document's text.
             about: how the text begins, where a document says what it is called.
         """
         with self._whole() as cursor:
             cursor.execute("DELETE FROM document WHERE name = ?", (name,))
             cursor.execute(
-                "INSERT INTO document (name, digest, characters, terms, page_starts, about) VALUES (?, ?, ?, ?, ?, ?)",
-                (name, digest, characters, _packed(terms), json.dumps(list(page_starts)), about[:MOST_ABOUT]),
+                "INSERT INTO document (name, digest, characters, terms, about) VALUES (?, ?, ?, ?, ?)",
+                (name, digest, characters, _packed(terms), about[:MOST_ABOUT]),
             )
             document = cursor.lastrowid
             blobs: Iterator[bytes | None] = (
@@ -218,11 +211,6 @@ class DocumentStore:
         with self._whole() as cursor:
             cursor.execute("DELETE FROM pending WHERE document = ?", (name,))
             return cursor.execute("DELETE FROM document WHERE name = ?", (name,)).rowcount > 0
-
-    def page_starts(self, name: str) -> tuple[int, ...]:
-        """Where each page of a document begins in its text; empty for formats without pages."""
-        row = self._database.execute("SELECT page_starts FROM document WHERE name = ?", (name,)).fetchone()
-        return tuple(json.loads(row[0])) if row else ()
 
     def documents(self) -> tuple[StoredDocument, ...]:
         rows = self._database.execute(
