@@ -7,7 +7,6 @@ import io
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy
 
-from roadworthy.adapters.longdoc_vectors import ServedVectors
+from roadworthy.adapters.longdoc_vectors import ServedVectors, transaction
 from roadworthy.core.errors import ProbeError
 from roadworthy.longdoc.lexical import TermCounts
 from roadworthy.longdoc.search import StoredUnit
@@ -132,17 +131,6 @@ class DocumentStore:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @contextmanager
-    def _whole(self) -> Iterator[sqlite3.Cursor]:
-        cursor = self._database.cursor()
-        cursor.execute("BEGIN IMMEDIATE")
-        try:
-            yield cursor
-        except BaseException:
-            cursor.execute("ROLLBACK")
-            raise
-        cursor.execute("COMMIT")
-
     def digest(self, name: str) -> str:
         """Of what is stored under ``name``; empty where nothing is."""
         row = self._database.execute("SELECT digest FROM document WHERE name = ?", (name,)).fetchone()
@@ -176,7 +164,7 @@ class DocumentStore:
             served: of the embedding that the library has behind an endpoint (``self.served.model()``).
             about: how the text begins, where a document says what it is called.
         """
-        with self._whole() as cursor:
+        with transaction(self._database) as cursor:
             cursor.execute("DELETE FROM document WHERE name = ?", (name,))
             cursor.execute(
                 "INSERT INTO document (name, digest, characters, terms, about) VALUES (?, ?, ?, ?, ?)",
@@ -208,7 +196,7 @@ class DocumentStore:
 
     def remove(self, name: str) -> bool:
         """Delete a document, its units and vectors; False when there is none of that name."""
-        with self._whole() as cursor:
+        with transaction(self._database) as cursor:
             cursor.execute("DELETE FROM pending WHERE document = ?", (name,))
             return cursor.execute("DELETE FROM document WHERE name = ?", (name,)).rowcount > 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy
@@ -20,6 +21,19 @@ if TYPE_CHECKING:
 _MODEL = "id, model, url, dimension, query_prefix, passage_prefix"
 
 
+@contextmanager
+def transaction(database: sqlite3.Connection) -> Iterator[sqlite3.Cursor]:
+    """All of the block's changes, or none."""
+    cursor = database.cursor()
+    cursor.execute("BEGIN IMMEDIATE")
+    try:
+        yield cursor
+    except BaseException:
+        cursor.execute("ROLLBACK")
+        raise
+    cursor.execute("COMMIT")
+
+
 class ServedVectors:
     """What one store has of them. At most one model's are searched; another's are being made while it is not."""
 
@@ -28,7 +42,7 @@ class ServedVectors:
 
     def model(self) -> ServedModel | None:
         """Whose vectors are searched; None where the library has none."""
-        row = self._row("active = 1")
+        row = self._active()
         return _model(row) if row else None
 
     def trust(self) -> tuple[float, float]:
@@ -59,7 +73,7 @@ class ServedVectors:
 
     def put(self, cursor: sqlite3.Cursor, ids: Sequence[int], vectors: Sequence[Floats]) -> None:
         """Vectors of new units, within the caller's transaction."""
-        row = self._row("active = 1")
+        row = self._active()
         if row is None or not vectors:
             return
         self._set_dimension(cursor, int(row[0]), int(row[3]), len(vectors[0]))
@@ -93,18 +107,12 @@ class ServedVectors:
 
     def keep(self, embedding: int, ids: Sequence[int], vectors: Sequence[Floats]) -> None:
         """Some vectors, on disk when this returns. A unit that was removed meanwhile is left out."""
-        cursor = self._database.cursor()
-        cursor.execute("BEGIN IMMEDIATE")
-        try:
+        with transaction(self._database) as cursor:
             self._set_dimension(cursor, embedding, self.dimension(embedding), len(vectors[0]))
             cursor.executemany(
                 "INSERT OR REPLACE INTO served (unit, embedding, vector) SELECT id, ?, ? FROM unit WHERE id = ?",
                 ((embedding, one.astype("<f4").tobytes(), unit) for unit, one in zip(ids, vectors, strict=True)),
             )
-        except BaseException:
-            cursor.execute("ROLLBACK")
-            raise
-        cursor.execute("COMMIT")
 
     def activate(self, embedding: int) -> None:
         """From now on its vectors are searched; every other model's are deleted."""
@@ -134,16 +142,15 @@ class ServedVectors:
 
     def keep_pending(self, document: str, vectors: Mapping[str, NDArray[numpy.float32]]) -> None:
         """Keep some until the document is stored whole, which deletes them."""
-        self._database.execute("BEGIN IMMEDIATE")
-        self._database.executemany(
-            "INSERT OR REPLACE INTO pending (document, key, vector) VALUES (?, ?, ?)",
-            ((document, key, one.astype("<f4").tobytes()) for key, one in vectors.items()),
-        )
-        self._database.execute("COMMIT")
+        with transaction(self._database) as cursor:
+            cursor.executemany(
+                "INSERT OR REPLACE INTO pending (document, key, vector) VALUES (?, ?, ?)",
+                ((document, key, one.astype("<f4").tobytes()) for key, one in vectors.items()),
+            )
 
-    def _row(self, where: str) -> tuple[int, str, str, int, str, str] | None:
+    def _active(self) -> tuple[int, str, str, int, str, str] | None:
         row: tuple[int, str, str, int, str, str] | None = self._database.execute(
-            f"SELECT {_MODEL} FROM embedding WHERE {where}"
+            f"SELECT {_MODEL} FROM embedding WHERE active = 1"
         ).fetchone()
         return row
 
