@@ -122,7 +122,8 @@ def verify(folder: Path, *, signers: Path | None, identity: str | None) -> Verif
     try:
         if path.stat().st_size > MANIFEST_MOST_BYTES:
             raise SpecError(f"{path}: larger than any manifest")
-        text = path.read_text(encoding="utf-8")
+        signed_bytes = path.read_bytes()
+        text = signed_bytes.decode("utf-8")
         found = tuple(_hashed(entry) for entry in sorted(folder.iterdir()))
     except (FileNotFoundError, NotADirectoryError) as error:
         raise SpecError(
@@ -137,7 +138,7 @@ def verify(folder: Path, *, signers: Path | None, identity: str | None) -> Verif
     problems = differences(manifest, found)
     if not (folder / SIGNATURE).is_file():
         return Verified(manifest=manifest, problems=problems, signed="nobody")
-    signed, key, said = _signature(folder, signers, identity)
+    signed, key, said = _signature(signed_bytes, folder / SIGNATURE, signers, identity)
     return Verified(manifest=manifest, problems=problems, signed=signed, key=key, said=said)
 
 
@@ -150,22 +151,21 @@ def _hashed(path: Path) -> EvidenceFile:
     return EvidenceFile(name=path.name, sha256=digest, size_bytes=path.stat().st_size)
 
 
-def _signature(folder: Path, signers: Path | None, identity: str | None) -> tuple[Signed, str, str]:
-    signature = str(folder / SIGNATURE)
-    text = (folder / MANIFEST).read_bytes()
-    common = ("-n", NAMESPACE, "-s", signature)
+def _signature(manifest: bytes, signature: Path, signers: Path | None, identity: str | None) -> tuple[Signed, str, str]:
+    """How ``signature`` fits ``manifest``: the bytes that were judged, not the file as it may be by now."""
+    common = ("-n", NAMESPACE, "-s", str(signature))
     if signers is None:
-        done = _ssh_keygen("-Y", "check-novalidate", *common, timeout_s=VERIFY_S, given=text)
+        done = _ssh_keygen("-Y", "check-novalidate", *common, timeout_s=VERIFY_S, given=manifest)
         return ("wrong" if done.returncode else "somebody"), _fingerprint(done), _last_line(done.stderr)
     if not signers.is_file():
         raise SpecError(f"--signers {signers}: no such file", hint="lines of `NAME ssh-ed25519 AAAA…`")
     if identity is None:
-        asked = _ssh_keygen("-Y", "find-principals", "-f", str(signers), "-s", signature, timeout_s=VERIFY_S)
+        asked = _ssh_keygen("-Y", "find-principals", "-f", str(signers), "-s", str(signature), timeout_s=VERIFY_S)
         names = asked.stdout.decode("utf-8", "replace").split()
         if asked.returncode or not names:
             return "wrong", "", f"no key in {signers} made it"
         identity = names[0]
-    done = _ssh_keygen("-Y", "verify", "-f", str(signers), "-I", identity, *common, timeout_s=VERIFY_S, given=text)
+    done = _ssh_keygen("-Y", "verify", "-f", str(signers), "-I", identity, *common, timeout_s=VERIFY_S, given=manifest)
     return (
         ("wrong" if done.returncode else "trusted"),
         _fingerprint(done),
