@@ -9,26 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from roadworthy.advise.arrivals import Arrivals, Schedule
-from roadworthy.advise.traces import TraceSchedule
+from roadworthy.advise.traces import Replay, TraceSchedule
 from roadworthy.core.errors import SpecError
 from roadworthy.spec.values import RequestProfile, Sla, Tenant
 
 if TYPE_CHECKING:
     from roadworthy.adapters.load_target import ServedModel
-    from roadworthy.advise.trace_reader import Trace
 
 CONTEXT_USED_RATIO = 0.95
 """Planned share of the model's context at most: prompts are sized in words, so tokens come out a little off."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replay:
-    """A trace to send instead of a synthetic load. ``speed`` 2 is twice as fast; silences are cut to ``max_gap_s``."""
-
-    trace: Trace
-    name: str
-    speed: float = 1.0
-    max_gap_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from roadworthy.adapters.load_meter import (
     stop_on_signals,
     watch_run,
 )
-from roadworthy.adapters.load_request import BenchRequest, Replay, schedule_of
+from roadworthy.adapters.load_request import BenchRequest, schedule_of
 from roadworthy.adapters.load_result import BenchRun
 from roadworthy.adapters.load_target import ServedModel, calibrate, check_keys, served_model
 from roadworthy.adapters.load_tokenizer import token_counter
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 __all__ = [
     "BenchRequest",
     "BenchRun",
-    "Replay",
     "Target",
     "Watcher",
     "ask_target",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from roadworthy.advise.arrivals import PlannedRequest
@@ -30,7 +30,18 @@ if TYPE_CHECKING:
     from roadworthy.spec.values import RequestProfile, Tenant
 
 _BYTES_PER_TOKEN = 4.0
-_DEFAULT_ANSWER_TOKENS = 256
+DEFAULT_ANSWER_TOKENS = 256
+"""Of a recorded text without an answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """A trace instead of a synthetic load. ``speed`` 2 is twice as fast; silences are cut to ``max_gap_s``."""
+
+    trace: Trace
+    name: str
+    speed: float = 1.0
+    max_gap_s: float | None = None
 
 
 class TraceSchedule:
@@ -156,7 +167,7 @@ class TraceSchedule:
             return
         for turn, (said, answer) in enumerate(line.turns):
             segments = self._said_segments(said, session)
-            output = line.output_tokens or (self._tokens_of(answer) if answer else _DEFAULT_ANSWER_TOKENS)
+            output = line.output_tokens or (self._tokens_of(answer) if answer else DEFAULT_ANSWER_TOKENS)
             yield PlannedRequest(
                 t_sched_s=t_s, session=session, turn=turn, turns=len(line.turns),
                 prompt_tokens=sum(one.tokens for one in segments), output_tokens=max(1, output),

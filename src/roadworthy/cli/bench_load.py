@@ -6,12 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from roadworthy.cli.trace_file import read_replay
 from roadworthy.core.errors import SpecError, Unsupported
 from roadworthy.core.units import parse_count
 from roadworthy.spec.values import Quantiles, RequestProfile, Sla
 
 if TYPE_CHECKING:
-    from roadworthy.adapters.load_request import BenchRequest, Replay
+    from roadworthy.adapters.load_request import BenchRequest
     from roadworthy.cli.bench_aim import Aim
     from roadworthy.spec.values import Deployment
     from roadworthy.spec.workload_values import Pattern
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 DEFAULT_DURATION_S = 60.0
-MAX_TRACE_BYTES = 2**30
 
 
 def bench_request(
@@ -37,13 +37,15 @@ def bench_request(
         SpecError: options that contradict each other, or a trace that cannot be read.
         Unsupported: the extra that the client needs is not installed.
     """
+    from roadworthy.advise.traces import Replay
+
     try:
         from roadworthy.adapters.load_run import BenchRequest
     except ModuleNotFoundError as error:
         raise Unsupported(f"bench needs {error.name}", hint="pip install 'roadworthy[gateway]'") from error
     if isinstance(warmup, float) and duration is not None and warmup >= duration:
         raise SpecError(f"--warmup {warmup:g}s leaves nothing of --duration {duration:g}s", hint="measure for longer")
-    replay = _replay(trace, speed, max_gap)
+    replay = read_replay(Replay, trace, speed=speed, max_gap_s=max_gap, instead="--rate")
     endless = duration is None and requests is None and replay is None
     request = BenchRequest(
         url=aim.url,
@@ -67,19 +69,6 @@ def bench_request(
         timeout_s=timeout,
     )  # fmt: skip
     return request if salt is None else replace(request, salt=salt)
-
-
-def _replay(trace: Path | None, speed: float, max_gap_s: float | None) -> Replay | None:
-    from roadworthy.adapters.files import read_text
-    from roadworthy.adapters.load_request import Replay
-    from roadworthy.advise.trace_reader import read_trace
-
-    if trace is None:
-        if max_gap_s is not None or speed != 1:
-            raise SpecError("--speed and --max-gap need --trace", hint="--rate sets the pace of a synthetic load")
-        return None
-    text = read_text(trace, what="a trace of requests", limit_bytes=MAX_TRACE_BYTES)
-    return Replay(trace=read_trace(text, source=str(trace)), name=trace.name, speed=speed, max_gap_s=max_gap_s)
 
 
 def _workload(

@@ -11,7 +11,8 @@ import click
 
 from roadworthy.cli.bench_options import DURATION
 from roadworthy.cli.simulate_run import Asked, JudgedRun, judged_runs, seldom_collected, simulate_planned
-from roadworthy.cli.simulate_trace import recording_of, require_effect
+from roadworthy.cli.simulate_trace import require_effect
+from roadworthy.cli.trace_file import read_replay
 from roadworthy.core.errors import SpecError
 
 if TYPE_CHECKING:
@@ -114,7 +115,9 @@ def command(
         from roadworthy.adapters.report_files import require_writable
 
         require_writable(html)
-    recording = recording_of(trace, speed=speed, max_gap_s=max_gap)
+    from roadworthy.simulate.recording import Recording
+
+    recording = read_replay(Recording, trace, speed=speed, max_gap_s=max_gap, instead="workload.rate")
     if recording is None and requests is None:
         requests = DEFAULT_REQUESTS
     asked = Asked(requests=requests, seed=seed, seeds=seeds, jobs=jobs, governed=not ungoverned, recording=recording)

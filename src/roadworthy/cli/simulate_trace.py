@@ -1,8 +1,7 @@
-"""A trace for `roadworthy simulate`: read, checked against what is asked of it, and what a reader must know of it."""
+"""A trace for `roadworthy simulate`: checked against what is asked of it, and what a reader must know of it."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from roadworthy.core.errors import SpecError
@@ -10,29 +9,6 @@ from roadworthy.core.errors import SpecError
 if TYPE_CHECKING:
     from roadworthy.simulate.recording import Recording
     from roadworthy.simulate.what_if import Variant
-
-MAX_TRACE_BYTES = 2**30
-
-
-def recording_of(trace: Path | None, *, speed: float, max_gap_s: float | None) -> Recording | None:
-    """The trace in the file, None where none is asked for.
-
-    Raises:
-        SpecError: it is not a trace (each wrong line is named), or its pace is given without it.
-        ProbeError: it cannot be read.
-    """
-    if trace is None:
-        if max_gap_s is not None or speed != 1:
-            raise SpecError(
-                "--speed and --max-gap need --trace", hint="workload.rate sets the pace of a synthetic load"
-            )
-        return None
-    from roadworthy.adapters.files import read_text
-    from roadworthy.advise.trace_reader import read_trace
-    from roadworthy.simulate.recording import Recording
-
-    text = read_text(trace, what="a trace of requests", limit_bytes=MAX_TRACE_BYTES)
-    return Recording(trace=read_trace(text, source=str(trace)), name=trace.name, speed=speed, max_gap_s=max_gap_s)
 
 
 def require_effect(variant: Variant, recording: Recording) -> None:

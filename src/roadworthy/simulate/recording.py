@@ -11,32 +11,23 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from roadworthy.advise.traces import TraceSchedule
+from roadworthy.advise.traces import DEFAULT_ANSWER_TOKENS, Replay, TraceSchedule
 
 if TYPE_CHECKING:
     from roadworthy.advise.trace_formats import TraceLine
-    from roadworthy.advise.trace_reader import Trace
     from roadworthy.spec.values import RequestProfile, Tenant
 
 COPIES_APART_S = 30.0
 """A copy of a recorded request comes at a random moment within this time of it: at the same moment the engines would
 see pairs, which no growth of traffic makes."""
 
-_ANSWER_TOKENS = 256
-"""Of a recorded text without an answer, as the replay takes it."""
-
 _HASHES_APART = 1 << 48
 """Added to the hashes of a copy's blocks, so that copies of a conversation are conversations of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recording:
-    """A trace to be replayed. ``speed`` 2 is twice as fast; silences are cut to ``max_gap_s``."""
-
-    trace: Trace
-    name: str
-    speed: float = 1.0
-    max_gap_s: float | None = None
+class Recording(Replay):
+    """A trace to be replayed in virtual time."""
 
     @property
     def requests(self) -> int:
@@ -52,7 +43,7 @@ class Recording:
     def output_tokens_mean(self) -> float:
         """Tokens of an answer, about."""
         lines = self.trace.lines
-        return sum((line.output_tokens or _ANSWER_TOKENS) for line in lines) / len(lines)
+        return sum((line.output_tokens or DEFAULT_ANSWER_TOKENS) for line in lines) / len(lines)
 
     def schedule(
         self,
