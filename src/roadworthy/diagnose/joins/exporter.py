@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from roadworthy.diagnose.metrics import series_clues
+from roadworthy.diagnose.metrics.machines import FELL_TO, GREW, REASONS, STANDS, VIOLATIONS
 from roadworthy.diagnose.metrics.series import series_of
 from roadworthy.diagnose.probes.tables import reasons_of
 
@@ -16,18 +17,6 @@ if TYPE_CHECKING:
 
     from roadworthy.diagnose.probes.tables import Sample
     from roadworthy.diagnose.values import Clue, Document, Line
-
-VIOLATIONS = {
-    "DCGM_FI_DEV_THERMAL_VIOLATION": "sw-thermal", "DCGM_FI_DEV_RELIABILITY_VIOLATION": "hw",
-    "DCGM_FI_DEV_BOARD_LIMIT_VIOLATION": "hw-power-brake",
-}  # fmt: skip
-GREW = {
-    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": "ecc.uncorrectable",
-    "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": "ecc.remapped-rows",
-}  # fmt: skip
-STANDS = {"DCGM_FI_DEV_ROW_REMAP_FAILURE": "ecc.remap-failed", "DCGM_FI_DEV_ROW_REMAP_PENDING": "ecc.pending"}
-FELL_TO = 0.8
-
 
 HOSTS = ("node_", "container_", "kube_pod_")
 """Prefixes of exporters whose rules read series: what they need of time is only which scrape came first."""
@@ -77,7 +66,7 @@ def gpus(document: Document, first: list[Sample], last: list[Sample]) -> Iterato
             yield document.clue(GREW[one.name], old.line, one.line, count=grown, gpu=_gpu(one))
         elif one.name == "DCGM_FI_DEV_XID_ERRORS":
             yield document.clue(f"xid.{one.value:g}", old.line, one.line, bus=f"GPU {_gpu(one)}", xid=f"{one.value:g}")
-        elif one.name in VIOLATIONS and _below_peers(last, _gpu(one)) is not None:
+        elif one.name in VIOLATIONS and _is_below_peers(last, _gpu(one)):
             name = VIOLATIONS[one.name]
             yield document.clue(f"clocks.{name}", old.line, one.line, gpu=_gpu(one), reason=name.replace("-", " "))
 
@@ -87,32 +76,25 @@ def _gpu(one: Sample) -> str:
     return found.group(1) if found else one.labels
 
 
-def _below_peers(last: list[Sample], gpu: str) -> tuple[Sample, float] | None:
-    """The clock of ``gpu`` and its peers' middle, where it is far below them."""
+def _is_below_peers(last: list[Sample], gpu: str) -> bool:
+    """Whether the clock of ``gpu`` is far below its peers' middle."""
     clocks = [one for one in last if one.name == "DCGM_FI_DEV_SM_CLOCK"]
     own = next((one for one in clocks if _gpu(one) == gpu), None)
     peers = sorted(one.value for one in clocks if _gpu(one) != gpu)
-    if own is None or not peers:
-        return None
-    middle = peers[len(peers) // 2]
-    return (own, middle) if own.value < FELL_TO * middle else None
+    return own is not None and bool(peers) and own.value < FELL_TO * peers[len(peers) // 2]
 
 
 def _clocks(document: Document, last: list[Sample]) -> Iterator[Clue]:
     """``clocks.fell`` of the GPU exporter: far below its peers while a hardware or thermal reason is set."""
     clocks = {one.labels.split(",")[0]: one for one in last if one.name == "DCGM_FI_DEV_SM_CLOCK"}
-    reasons = {
-        one.labels.split(",")[0]: one
-        for one in last
-        if one.name in ("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS")
-    }
+    reasons = {one.labels.split(",")[0]: one for one in last if one.name in REASONS}
     for gpu, clock in clocks.items():
         peers = sorted(one.value for other, one in clocks.items() if other != gpu)
         reason = reasons.get(gpu)
         held = (
             [name for name in reasons_of(int(reason.value)) if name not in ("idle", "sw-power-cap")] if reason else []
         )
-        if peers and reason is not None and held and clock.value < 0.8 * peers[len(peers) // 2]:
+        if peers and reason is not None and held and clock.value < FELL_TO * peers[len(peers) // 2]:
             yield document.clue(
                 "clocks.fell", clock.line, reason.line, mhz=f"{clock.value:g}", high=f"{peers[len(peers) // 2]:g}",
                 who=gpu.replace('"', "").replace("=", " "), power="", limit="",

@@ -8,6 +8,15 @@ from typing import TYPE_CHECKING
 
 from roadworthy.diagnose.joins.exporter import exported, gpus
 from roadworthy.diagnose.joins.network import derived
+from roadworthy.diagnose.metrics.engines import (
+    EXPERT_TIMES,
+    EXPERTS,
+    MIN_QUERIED_TOKENS,
+    RUNNING,
+    USAGE,
+    WAITING,
+    share_of,
+)
 from roadworthy.diagnose.probes.tables import samples
 
 if TYPE_CHECKING:
@@ -16,17 +25,13 @@ if TYPE_CHECKING:
     from roadworthy.diagnose.probes.tables import Sample
     from roadworthy.diagnose.values import Clue, ClueBook, Document
 
-MIN_QUERIED_TOKENS = 1_000
-"""Fewer looked-up tokens say nothing about a hit rate (facts: a guard against small samples)."""
-
 
 def scrapes(book: ClueBook) -> Iterator[Clue]:
     """Judges every document that is a scrape, and two of the same endpoint as a pair."""
-    read = [(document, samples(document)) for document in book.documents]
-    scraped = [(document, some) for document, some in read if len(some) >= 1]
     groups: dict[str, list[tuple[Document, list[Sample]]]] = defaultdict(list)
-    for document, some in scraped:
-        groups[re.sub(r"\.?(?:t\d+|before|after|\d+)(?=\.|$)", "", document.file)].append((document, some))
+    for document in book.documents:
+        if some := samples(document):
+            groups[re.sub(r"\.?(?:t\d+|before|after|\d+)(?=\.|$)", "", document.file)].append((document, some))
     judged: list[Clue] = []
     for group in groups.values():
         group.sort(key=lambda item: item[0].file)
@@ -36,9 +41,12 @@ def scrapes(book: ClueBook) -> Iterator[Clue]:
         yield derived(clue, "cache.other-model-hits") if none_here and clue.name == "cache.good-hits" else clue
 
 
-def _total(some: list[Sample], name: str, label: str = "") -> float | None:
-    values = [one.value for one in some if one.name in (name, f"{name}_total") and label in one.labels]
-    return sum(values) if values else None
+def _total(some: list[Sample], *names: str, label: str = "") -> float | None:
+    """The sum over the first of ``names`` that is there; ``_total`` may stand at its end."""
+    for name in names:
+        if values := [one.value for one in some if one.name in (name, f"{name}_total") and label in one.labels]:
+            return sum(values)
+    return None
 
 
 def _peak(some: list[Sample], *names: str) -> tuple[float, Sample] | None:
@@ -49,16 +57,12 @@ def _peak(some: list[Sample], *names: str) -> tuple[float, Sample] | None:
 def _judge(group: list[tuple[Document, list[Sample]]]) -> Iterator[Clue]:
     document, last = group[-1]
     first = group[0][1] if len(group) > 1 else []
-    usage = _peak(last, "kv_cache_usage_perc", "gpu_cache_usage_perc", "token_usage")
-    running, waiting = _total(last, "num_requests_running"), _total(last, "num_requests_waiting")
-    if running is None:
-        running = _total(last, "num_running_reqs")
-    if waiting is None:
-        waiting = _total(last, "num_queue_reqs")
+    usage = _peak(last, *USAGE)
+    running, waiting = _total(last, *RUNNING), _total(last, *WAITING)
     preempted = _total(last, "num_preemptions")
     grown = (preempted or 0.0) - (_total(first, "num_preemptions") or 0.0) if first else (preempted or 0.0)
     if usage is not None:
-        share = usage[0] / 100 if usage[0] > 1.5 else usage[0]
+        share = share_of(usage[0])
         line = usage[1].line
         if share >= 0.9 and grown > 0:
             where = next(one.line for one in last if one.name.startswith("num_preemptions"))
@@ -71,7 +75,8 @@ def _judge(group: list[tuple[Document, list[Sample]]]) -> Iterator[Clue]:
             yield document.clue("kv.full-and-waiting", line, usage=f"{share:.0%}", waiting=f"{waiting:g}")
         elif share < 0.8:
             yield document.clue("kv.has-room", line, usage=f"{share:.0%}")
-    aborted = (_total(last, "request_success", "abort") or 0.0) - (_total(first, "request_success", "abort") or 0.0)
+    before, now = (_total(some, "request_success", label="abort") or 0.0 for some in (first, last))
+    aborted = now - before
     if aborted >= 10:
         where = next(one.line for one in last if "abort" in one.labels)
         yield document.clue("requests.aborted", where, count=f"{aborted:g}")
@@ -82,18 +87,14 @@ def _judge(group: list[tuple[Document, list[Sample]]]) -> Iterator[Clue]:
 
 
 def _hits(document: Document, first: list[Sample], last: list[Sample]) -> Iterator[Clue]:
-    def value(name: str) -> float | None:
-        now = _total(last, name)
-        return None if now is None else now - (_total(first, name) or 0.0)
+    def grown(*names: str) -> float | None:
+        for name in names:
+            if (now := _total(last, name)) is not None:
+                return now - (_total(first, name) or 0.0)
+        return None
 
-    queries = (
-        value("prefix_cache_queries")
-        if _total(last, "prefix_cache_queries") is not None
-        else value("gpu_prefix_cache_queries")
-    )
-    hits = (
-        value("prefix_cache_hits") if _total(last, "prefix_cache_hits") is not None else value("gpu_prefix_cache_hits")
-    )
+    queries = grown("prefix_cache_queries", "gpu_prefix_cache_queries")
+    hits = grown("prefix_cache_hits", "gpu_prefix_cache_hits")
     if queries is None or hits is None or queries < MIN_QUERIED_TOKENS:
         return
     line = next(one.line for one in last if "prefix_cache_hits" in one.name)
@@ -109,17 +110,12 @@ def _hits(document: Document, first: list[Sample], last: list[Sample]) -> Iterat
 
 
 def _experts(document: Document, last: list[Sample]) -> Iterator[Clue]:
-    load = [
-        one
-        for one in last
-        if re.search(r"expert.*(?:load|token|count)|tokens_per_(?:expert|rank)|rank.*tokens|eplb", one.name)
-        and one.labels
-    ]
+    load = [one for one in last if one.labels and EXPERTS.search(one.name)]
     if len(load) >= 3:
         top = max(load, key=lambda one: one.value)
         rest = sorted(one.value for one in load if one is not top)
         usual = rest[len(rest) // 2]
-        if usual > 0 and top.value > 1.8 * usual:
+        if usual > 0 and top.value > EXPERT_TIMES * usual:
             rank = re.search(r'(?:rank|expert|gpu)="?(\w+)', top.labels)
             yield document.clue(
                 "moe.rank-overloaded", top.line, rank=rank.group(1) if rank else "", tokens=f"{top.value:g}",

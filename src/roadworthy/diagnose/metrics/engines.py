@@ -48,7 +48,7 @@ def _first(found: dict[tuple[str, ...], list[Series]], key: tuple[str, ...]) -> 
     return found[key][0] if found.get(key) else None
 
 
-def _share(value: float) -> float:
+def share_of(value: float) -> float:
     """Usage as a share: some engines' versions write per cent under the same name."""
     return value / 100 if value > 1.5 else value
 
@@ -66,14 +66,14 @@ def pools(family: Family) -> Iterator[Clue]:
         full = list(_full(use, _first(preempted, key), _first(waiting, key)))
         yield from (*idle, *full)
         told = told or bool(idle or full)
-        if _share(highest) < ROOMY_RATIO:
-            roomy.append(use.clue("kv.has-room", time_s=use.peak()[0], usage=f"{_share(highest):.0%} at most"))
+        if share_of(highest) < ROOMY_RATIO:
+            roomy.append(use.clue("kv.has-room", time_s=use.peak()[0], usage=f"{share_of(highest):.0%} at most"))
     if roomy and not told and len(roomy) == len(usage):
         yield from roomy
 
 
 def _full(use: Series, preempted: Series | None, waiting: Series | None) -> Iterator[Clue]:
-    high = use.when(lambda value: _share(value) >= FULL_RATIO)
+    high = use.when(lambda value: share_of(value) >= FULL_RATIO)
     _, peak = use.peak()
     if preempted is not None and high:
         # Points between scrapes are unknown: a preemption may be counted one step after the pool was seen full.
@@ -85,17 +85,17 @@ def _full(use: Series, preempted: Series | None, waiting: Series | None) -> Iter
             yield use.clue(
                 "kv.full-and-preempting",
                 preempted.quoted(f"{count:.0f} more while the pool was full, {worst:.2g}/s at worst", (began,)),
-                time_s=began, usage=f"{_share(peak):.0%}", preemptions=f"{count:.0f}",
+                time_s=began, usage=f"{share_of(peak):.0%}", preemptions=f"{count:.0f}",
             )  # fmt: skip
             return
     if waiting is not None:
-        crowded = use.when(lambda value: _share(value) >= CROWDED_RATIO)
+        crowded = use.when(lambda value: share_of(value) >= CROWDED_RATIO)
         both = lasting(overlap(crowded, waiting.when(lambda value: value > 0)), LASTING_S)
         if both:
             most = max(waiting.within(both[0]), default=0.0)
             yield use.clue(
-                "kv.full-and-waiting", waiting.quoted(at=(both[0][0],)), time_s=both[0][0], usage=f"{_share(peak):.0%}",
-                waiting=f"{most:.0f}",
+                "kv.full-and-waiting", waiting.quoted(at=(both[0][0],)), time_s=both[0][0],
+                usage=f"{share_of(peak):.0%}", waiting=f"{most:.0f}",
             )  # fmt: skip
 
 
@@ -114,7 +114,7 @@ def _idle(use: Series, running: Series | None, waiting: Series | None, *, moves_
     """``kv.full-while-idle``: blocks stay taken with nothing running, waiting or moving."""
     if running is None:
         return []
-    taken = use.when(lambda value: _share(value) >= STUCK_RATIO)
+    taken = use.when(lambda value: share_of(value) >= STUCK_RATIO)
     quiet = overlap(taken, running.when(lambda value: value == 0))
     if waiting is not None:
         quiet = overlap(quiet, waiting.when(lambda value: value == 0))
@@ -122,7 +122,7 @@ def _idle(use: Series, running: Series | None, waiting: Series | None, *, moves_
     if not found:
         return []
     start, end = max(found, key=lambda span: span[1] - span[0])
-    share = _share(use.at(end) or 0.0)
+    share = share_of(use.at(end) or 0.0)
     clue = use.clue(
         "kv.full-while-idle", running.quoted(f"nothing ran for {end - start:.0f} s", (start, end)), time_s=start,
         usage=f"{share:.0%}", running="0 requests", waiting="0", seconds=f"{end - start:.0f}",

@@ -31,6 +31,13 @@ VIOLATIONS = {
     "DCGM_FI_DEV_THERMAL_VIOLATION": "sw-thermal", "DCGM_FI_DEV_RELIABILITY_VIOLATION": "hw",
     "DCGM_FI_DEV_BOARD_LIMIT_VIOLATION": "hw-power-brake",
 }  # fmt: skip
+GREW = {
+    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": "ecc.uncorrectable",
+    "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": "ecc.remapped-rows",
+}  # fmt: skip
+"""Counters that mean what they are called once they grow; those of STANDS whenever they are above zero."""
+
+STANDS = {"DCGM_FI_DEV_ROW_REMAP_FAILURE": "ecc.remap-failed", "DCGM_FI_DEV_ROW_REMAP_PENDING": "ecc.pending"}
 
 
 def gpu_of(one: Series) -> tuple[str, ...]:
@@ -125,17 +132,11 @@ def gpu_errors(family: Family) -> Iterator[Clue]:
                 "gpu.xid", time_s=one.peak()[0], bus=one.label("pci_bus_id") or _name(one), xid=one.label("xid"),
                 what="counted by DCGM",
             )  # fmt: skip
-    for metric, name in (
-        ("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "ecc.uncorrectable"),
-        ("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "ecc.remapped-rows"),
-    ):  # fmt: skip
+    for metric, name in GREW.items():
         for one in family.all(metric):
             if count := one.increase():
                 yield one.clue(name, count=f"{count:.0f}", gpu=_name(one), time_s=_first_rise(one))
-    for metric, name in (
-        ("DCGM_FI_DEV_ROW_REMAP_FAILURE", "ecc.remap-failed"),
-        ("DCGM_FI_DEV_ROW_REMAP_PENDING", "ecc.pending"),
-    ):
+    for metric, name in STANDS.items():
         for one in family.all(metric):
             if one.last > 0:
                 yield one.clue(name, gpu=_name(one), time_s=(_first_rise(one) or one.times[0]))
