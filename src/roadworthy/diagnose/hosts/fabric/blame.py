@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -21,11 +21,10 @@ SHARE = 0.8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Culprit:
-    """What bad links have in common. ``subject`` names it, ``hosts`` are those it touches."""
+    """What bad links have in common; ``subject`` names it."""
 
     where: Where
     subject: str
-    hosts: tuple[str, ...]
     links: tuple[Measured, ...]
 
 
@@ -33,20 +32,20 @@ def culprits(links: Sequence[Measured], bad: Sequence[Measured]) -> tuple[Culpri
     """What explains ``bad``, which is part of ``links``: each bad link under one culprit, the widest first."""
     if not bad:
         return ()
-    hosts = sorted({end.host for link in links for end in (link.one, link.two)})
     pairs = {_hosts(link) for link in links}
     if len(bad) >= SHARE * len(links) and len(pairs) >= 3:
+        hosts = sorted({end.host for link in links for end in (link.one, link.two)})
         subject = f"{hosts[0]}, all GPUs" if links[0].inside else ", ".join(hosts)
-        return (Culprit(where="all", subject=subject, hosts=tuple(hosts), links=tuple(bad)),)
+        return (Culprit(where="all", subject=subject, links=tuple(bad)),)
     suspects, left = _suspects(links), {id(link) for link in bad}
     found: list[Culprit] = []
     while left:
-        shares = [(one, [link for link in one.members if id(link) in left]) for one in suspects]
-        guilty = [(one, mine) for one, mine in shares if mine and len(mine) >= SHARE * len(one.members)]
+        shares = [(one, [link for link in one.links if id(link) in left]) for one in suspects]
+        guilty = [(one, mine) for one, mine in shares if mine and len(mine) >= SHARE * len(one.links)]
         if not guilty:
             break
         suspect, mine = max(guilty, key=lambda pair: (len(pair[1]), _ORDER.index(pair[0].where)))
-        found.append(Culprit(where=suspect.where, subject=suspect.subject, hosts=suspect.hosts, links=tuple(mine)))
+        found.append(replace(suspect, links=tuple(mine)))
         left -= {id(link) for link in mine}
     return (*found, *_pairs([link for link in bad if id(link) in left]))
 
@@ -55,32 +54,21 @@ _ORDER: tuple[Where, ...] = ("host", "rail", "port")
 """Among those that explain as much, the later is the narrower claim."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Suspect:
-    """A host, rail or port with all its links: enough of them, to enough others, to speak against it."""
-
-    where: Where
-    subject: str
-    hosts: tuple[str, ...]
-    members: tuple[Measured, ...]
-
-
-def _suspects(links: Sequence[Measured]) -> list[_Suspect]:
-    groups: dict[tuple[Where, str, str], list[Measured]] = defaultdict(list)
+def _suspects(links: Sequence[Measured]) -> list[Culprit]:
+    """Hosts, rails and ports with all their links: enough of them, to enough others, to speak against one."""
+    groups: dict[tuple[Where, str], list[Measured]] = defaultdict(list)
     for link in links:
         for end in (link.one, link.two):
-            groups["host", end.host, end.host].append(link)
+            groups["host", end.host].append(link)
             if end.part:
-                groups["port", end.text, end.host].append(link)
+                groups["port", end.text].append(link)
         if link.one.part and link.one.part == link.two.part:
-            groups["rail", link.one.part, ""].append(link)
+            groups["rail", link.one.part].append(link)
     found = []
-    for (where, subject, host), some in groups.items():
+    for (where, subject), some in groups.items():
         members = tuple({id(link): link for link in some}.values())
-        if len(members) == len(links) or not _convicts(where, subject, members):
-            continue
-        hosts = (host,) if host else tuple(sorted({end.host for link in members for end in (link.one, link.two)}))
-        found.append(_Suspect(where=where, subject=subject, hosts=hosts, members=members))
+        if len(members) < len(links) and _convicts(where, subject, members):
+            found.append(Culprit(where=where, subject=subject, links=members))
     return found
 
 
@@ -116,8 +104,7 @@ def _pairs(left: Sequence[Measured]) -> tuple[Culprit, ...]:
     for pair, links in groups.items():
         parts = [] if links[0].inside else sorted({_rail(link) for link in links} - {""})
         subject = " and ".join(pair) + (f", {', '.join(parts)}" if parts else "")
-        hosts = tuple(sorted({end.host for link in links for end in (link.one, link.two)}))
-        found.append(Culprit(where="pair", subject=subject, hosts=hosts, links=tuple(links)))
+        found.append(Culprit(where="pair", subject=subject, links=tuple(links)))
     return tuple(found)
 
 
