@@ -56,6 +56,13 @@ class Clue:
             return default
 
 
+def derived(clue: Clue, name: str, /, *others: Clue, **values: object) -> Clue:
+    """A clue that rests on ``clue`` and ``others``, with more values."""
+    lines = clue.lines + tuple(line for other in others for line in other.lines)
+    merged = {**clue.values, **{key: str(value) for key, value in values.items()}}
+    return Clue(name=name, lines=lines, values=merged, host=clue.host, rank=clue.rank, time_s=clue.time_s)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
     """One file that is small enough to be read as a whole. ``host`` comes from its name or folder."""

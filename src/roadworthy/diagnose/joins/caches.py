@@ -8,8 +8,8 @@ from collections import defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from roadworthy.diagnose.joins.network import derived
 from roadworthy.diagnose.scan import DUMP, DUMP_LEAST_CHARS
+from roadworthy.diagnose.values import derived
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,11 +7,11 @@ from collections import defaultdict
 from statistics import median
 from typing import TYPE_CHECKING
 
-from roadworthy.diagnose.joins.network import derived
 from roadworthy.diagnose.probes.tables import number_of, tables
+from roadworthy.diagnose.values import derived
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from roadworthy.diagnose.probes.tables import Table
     from roadworthy.diagnose.values import Clue, ClueBook, Line
@@ -21,25 +21,16 @@ EVENTS_OF_A_BURST = 8
 
 def statistics(book: ClueBook) -> Iterator[Clue]:
     """The engine's own log lines over time, file by file."""
-    by_file: dict[str, list[Clue]] = defaultdict(list)
-    for clue in book.all("engine.stats"):
-        by_file[clue.lines[0].file].append(clue)
-    for some in by_file.values():
+    for some in _by_file(book.all("engine.stats")).values():
         last = some[-1]
         usage = last.number("kv_percent")
-        running, waiting = int(last.number("running")), int(last.number("waiting"))
-        if usage >= 80 and running <= 1:
-            yield derived(last, "kv.full-while-idle", *some[-3:-1], usage=f"{usage:g} %")
-        elif usage >= 95 and waiting > 0:
-            yield derived(last, "kv.full-and-waiting", usage=f"{usage:g} %")
-        elif usage < 80:
-            yield derived(last, "kv.has-room", usage=f"{usage:g} %")
+        yield from _pool(some, usage / 100, usage=f"{usage:g} %")
         hits = [clue.number("hit_percent") for clue in some if clue.value("hit_percent")]
         busy = [clue.number("prompt_per_s") for clue in some]
         if hits and hits[-1] < 2.0 and max(busy, default=0) > 1000:
             yield derived(last, "cache.few-hits-in-log", share=f"{hits[-1]:g} %")
-        prefilling = [one for one in some if _rate(one, "prompt_per_s") > 500 and _rate(one, "output_per_s") < 3]
-        decoding = [one for one in some if _rate(one, "prompt_per_s") < 50 and _rate(one, "output_per_s") > 10]
+        prefilling = [one for one in some if one.number("prompt_per_s") > 500 and one.number("output_per_s") < 3]
+        decoding = [one for one in some if one.number("prompt_per_s") < 50 and one.number("output_per_s") > 10]
         if prefilling and decoding and int(prefilling[0].number("running")) >= 2 and usage < 90:
             yield derived(
                 prefilling[0], "decode.starved-by-prefill", decoding[0],
@@ -69,40 +60,49 @@ PREFILL_PER_S = 1000.0
 def _starved(some: list[Clue]) -> Iterator[Clue]:
     """The same requests decode before, hardly while a long prompt is read, and again after it."""
     for at, during in enumerate(some):
-        slow, read, usage = _rate(during, "output_per_s"), _rate(during, "prompt_per_s"), _rate(during, "kv_percent")
+        slow, read, usage = during.number("output_per_s"), during.number("prompt_per_s"), during.number("kv_percent")
         if read < PREFILL_PER_S or usage >= 90:
             continue
-        running = _rate(during, "running")
+        running = during.number("running")
         before = [
             one for one in some[:at]
-            if _rate(one, "running") >= max(2.0, running / 1.5) and _rate(one, "output_per_s") * STOPPED_TO > slow
-            and _rate(one, "prompt_per_s") < read / 4
+            if one.number("running") >= max(2.0, running / 1.5) and one.number("output_per_s") * STOPPED_TO > slow
+            and one.number("prompt_per_s") < read / 4
         ]  # fmt: skip
-        after = [one for one in some[at + 1 :] if _rate(one, "output_per_s") * STOPPED_TO > slow]
+        after = [one for one in some[at + 1 :] if one.number("output_per_s") * STOPPED_TO > slow]
         if before and after:
             yield derived(
                 during, "decode.starved-by-prefill", before[-1], during=f"{slow:g} tokens/s",
-                without=f"{_rate(before[-1], 'output_per_s'):g} tokens/s",
+                without=f"{before[-1].number('output_per_s'):g} tokens/s",
             )  # fmt: skip
             return
 
 
+def _by_file(clues: Iterable[Clue]) -> dict[str, list[Clue]]:
+    found: dict[str, list[Clue]] = defaultdict(list)
+    for clue in clues:
+        found[clue.lines[0].file].append(clue)
+    return found
+
+
+def _pool(some: list[Clue], share: float, **values: str) -> Iterator[Clue]:
+    """What the last of a log's lines says of the blocks, ``share`` of which are taken."""
+    last = some[-1]
+    if share >= 0.8 and last.number("running") <= 1:
+        yield derived(last, "kv.full-while-idle", *some[-3:-1], **values)
+    elif share >= 0.95 and last.number("waiting") > 0:
+        yield derived(last, "kv.full-and-waiting", **values)
+    elif share < 0.8:
+        yield derived(last, "kv.has-room", **values)
+
+
 def batches(book: ClueBook) -> Iterator[Clue]:
     """The same of SGLang's decode lines, and how many requests any engine's log says were aborted."""
-    by_file: dict[str, list[Clue]] = defaultdict(list)
-    for clue in book.all("sglang.stats"):
-        by_file[clue.lines[0].file].append(clue)
-    for some in by_file.values():
-        last = some[-1]
-        usage, running, waiting = (_rate(last, key) for key in ("usage", "running", "waiting"))
-        values = {"usage": f"{usage:.0%}", "running": f"{running:g}", "waiting": f"{waiting:g}"}
-        if usage >= 0.8 and running <= 1:
-            yield derived(last, "kv.full-while-idle", *some[-3:-1], **values)
-        elif usage >= 0.95 and waiting > 0:
-            yield derived(last, "kv.full-and-waiting", **values)
-        elif usage < 0.8:
-            yield derived(last, "kv.has-room", **values)
-        yield from _between_decodes(book, some)
+    prefills = _by_file(book.all("sglang.prefill"))
+    for file, some in _by_file(book.all("sglang.stats")).items():
+        usage, running, waiting = (some[-1].number(key) for key in ("usage", "running", "waiting"))
+        yield from _pool(some, usage, usage=f"{usage:.0%}", running=f"{running:g}", waiting=f"{waiting:g}")
+        yield from _between_decodes(prefills.get(file, []), some)
     aborted = book.all("engine.request-aborted")
     if len(aborted) >= MANY_ABORTS:
         yield derived(aborted[0], "requests.aborted", *aborted[1:3], count=max(aborted[0].count, len(aborted)))
@@ -113,17 +113,15 @@ EACH_AT_LEAST_PER_S = 0.5
 """Tokens a second of one stream; below it readers wait for every word."""
 
 
-def _between_decodes(book: ClueBook, decodes: list[Clue]) -> Iterator[Clue]:
+def _between_decodes(prefills: list[Clue], decodes: list[Clue]) -> Iterator[Clue]:
     """Several prefill batches before every decode batch, and hardly a token a second for each running request."""
-    file = decodes[0].lines[0].file
-    prefills = [clue for clue in book.all("sglang.prefill") if clue.lines[0].file == file]
     for at, decode in enumerate(decodes):
         since = decodes[at - 1].lines[0].number if at else 0
         between = [one for one in prefills if since < one.lines[0].number < decode.lines[0].number]
-        running = _rate(decode, "running")
+        running = decode.number("running")
         if (
             decode.value("output_per_s") and running >= 4 and len(between) >= PREFILLS_IN_A_ROW
-            and _rate(decode, "output_per_s") < EACH_AT_LEAST_PER_S * running and _rate(decode, "usage") < 0.9
+            and decode.number("output_per_s") < EACH_AT_LEAST_PER_S * running and decode.number("usage") < 0.9
         ):  # fmt: skip
             yield derived(
                 decode, "decode.starved-by-prefill", *between[:2],
@@ -196,10 +194,6 @@ def moment_of(text: str) -> float | None:
         hours, minutes, seconds = found.groups()
         return int(hours) * 3600 + int(minutes) * 60 + float(seconds or 0)
     return number_of(text)
-
-
-def _rate(clue: Clue, key: str) -> float:
-    return clue.number(key)
 
 
 def streams(book: ClueBook) -> Iterator[Clue]:

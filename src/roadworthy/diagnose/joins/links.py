@@ -6,7 +6,8 @@ import re
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from roadworthy.diagnose.joins.network import LOCAL_INTERFACES, derived
+from roadworthy.diagnose.joins.network import LOCAL_INTERFACES
+from roadworthy.diagnose.values import derived
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

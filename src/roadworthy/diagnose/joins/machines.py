@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from roadworthy.diagnose.joins.network import derived, used_devices
+from roadworthy.diagnose.joins.network import used_devices
+from roadworthy.diagnose.values import derived
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from roadworthy.diagnose.joins.network import derived
 from roadworthy.diagnose.probes.host import size_bytes
+from roadworthy.diagnose.values import derived
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,24 +7,17 @@ import re
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
-from roadworthy.diagnose.values import Clue
+from roadworthy.diagnose.values import derived
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from roadworthy.diagnose.values import ClueBook
+    from roadworthy.diagnose.values import Clue, ClueBook
 
 LOCAL_INTERFACES = re.compile(r"^(?:lo|docker|br-|virbr|veth|cni|flannel|cali|tunl|lxc|lxd|podman|usb|vmnet|kube-)")
 
 BRIDGE_DEFAULTS = ("172.17.", "192.168.122.", "10.88.0.")
 """Networks that docker, libvirt and podman give to a bridge of their own on every host: no peer is reached by them."""
-
-
-def derived(clue: Clue, name: str, /, *others: Clue, **values: object) -> Clue:
-    """A clue that rests on ``clue`` and ``others``, with more values."""
-    lines = clue.lines + tuple(line for other in others for line in other.lines)
-    merged = {**clue.values, **{key: str(value) for key, value in values.items()}}
-    return Clue(name=name, lines=lines, values=merged, host=clue.host, rank=clue.rank, time_s=clue.time_s)
 
 
 def bootstrap(book: ClueBook) -> Iterator[Clue]:

@@ -7,7 +7,6 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from roadworthy.diagnose.joins.exporter import exported, gpus
-from roadworthy.diagnose.joins.network import derived
 from roadworthy.diagnose.metrics.engines import (
     EXPERT_TIMES,
     EXPERTS,
@@ -18,6 +17,7 @@ from roadworthy.diagnose.metrics.engines import (
     share_of,
 )
 from roadworthy.diagnose.probes.tables import samples
+from roadworthy.diagnose.values import derived
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
