@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from roadworthy.diagnose.causes import CAUSES
 from roadworthy.diagnose.examine import DOCUMENT_LIMIT_BYTES, Examination
 from roadworthy.diagnose.hosts.commands import QUESTIONS, Answer
 from roadworthy.diagnose.hosts.compare import odd_ones_out
-from roadworthy.diagnose.hosts.facts import Expected, HostFacts
+from roadworthy.diagnose.hosts.facts import Expected, HostFacts, gravest_first
 from roadworthy.diagnose.hosts.rules import findings_on
 from roadworthy.diagnose.judge import judge
 from roadworthy.diagnose.probes import capture, gpu, rdma
@@ -59,7 +60,7 @@ def host_facts(host: str, answers: Sequence[Answer]) -> HostFacts:
 
 
 def check_hosts(hosts: Sequence[HostFacts], expected: Expected) -> tuple[Finding, ...]:
-    """Findings of all hosts, the surest first; one for each code and subject."""
+    """Findings of all hosts, the gravest and surest first; one for each code and subject."""
     found: dict[tuple[str, str], Finding] = {}
     for facts in hosts:
         for one in (*judge(facts.book, CAUSES).findings, *findings_on(facts, expected)):
@@ -71,13 +72,10 @@ def check_hosts(hosts: Sequence[HostFacts], expected: Expected) -> tuple[Finding
             _keep(found, one, subject)
     for one in odd_ones_out(hosts):
         _keep(found, one, one.subject)
-    order = {"critical": 0, "warning": 1, "information": 2}
-    return tuple(sorted(found.values(), key=lambda one: (order[one.severity], -one.confidence, one.subject)))
+    return gravest_first(found.values())
 
 
 def _keep(found: dict[tuple[str, str], Finding], one: Finding, subject: str) -> None:
-    from dataclasses import replace
-
     key = (one.code, subject)
     if key not in found or found[key].confidence < one.confidence:
         found[key] = replace(one, subject=subject)

@@ -9,6 +9,8 @@ from roadworthy.core.finding import Evidence, Finding
 from roadworthy.diagnose.causes import CAUSES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from roadworthy.core.finding import Severity
     from roadworthy.diagnose.values import Clue, ClueBook
 
@@ -42,6 +44,12 @@ class HostFacts:
     host: str
     book: ClueBook
     unanswered: tuple[tuple[str, str], ...] = ()
+
+
+def gravest_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """By severity, then the surest first, then by subject."""
+    order = {"critical": 0, "warning": 1, "information": 2}
+    return tuple(sorted(findings, key=lambda one: (order[one.severity], -one.confidence, one.subject)))
 
 
 def finding(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from roadworthy.core.finding import Finding
 from roadworthy.diagnose.hosts.fabric.blame import Culprit, culprits
-from roadworthy.diagnose.hosts.facts import REMEDIES
+from roadworthy.diagnose.hosts.facts import REMEDIES, gravest_first
 
 if TYPE_CHECKING:
     from roadworthy.diagnose.hosts.fabric.values import Measured
@@ -71,10 +71,8 @@ def judge_fabric(all_measured: Sequence[Measured], efficiency: Efficiency) -> Fa
         findings += [_slow_finding(one, usual, alone=alone) for one in culprits(with_number, bad)]
     unreached, blind = _failures(all_measured)
     findings += unreached
-    order = {"critical": 0, "warning": 1, "information": 2}
-    findings.sort(key=lambda one: (order[one.severity], -one.confidence, one.subject))
     return FabricJudgement(
-        findings=tuple(findings), notes=tuple(notes), could_not_look=blind, slow=frozenset(slow),
+        findings=gravest_first(findings), notes=tuple(notes), could_not_look=blind, slow=frozenset(slow),
         usual_by_group=tuple(usual_by_group),
     )  # fmt: skip
 
