@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from roadworthy.adapters.longdoc_threads import begun
 from roadworthy.core.errors import RoadworthyError, SpecError
 from roadworthy.longdoc.cite import Citation
 from roadworthy.longdoc.compare import Unanswered, compare, key_of
@@ -54,26 +55,13 @@ class Comparison:
         while left or waiting:
             while left and len(waiting) < parallel:
                 key, clause = left.pop(0)
-                waiting[self._begun(clause)] = key, clause
+                waiting[begun(partial(self._compare, clause))] = key, clause
             for future in wait(waiting, return_when=FIRST_COMPLETED).done:
                 self._keep(*waiting.pop(future), future)
             self._progress(end=not (left or waiting))
             if self._failed_in_a_row >= FAILURES_IN_A_ROW:
                 self.unread |= {_where(clause): "not tried: nothing went through any more" for _, clause in left}
                 left = []
-
-    def _begun(self, clause: StoredUnit) -> Future[tuple[Judgement, ...]]:
-        """One request on a thread that does not outlive an interrupted command, as a pool's threads would."""
-        future: Future[tuple[Judgement, ...]] = Future()
-
-        def work() -> None:
-            try:
-                future.set_result(self._compare(clause))
-            except BaseException as error:
-                future.set_exception(error)
-
-        threading.Thread(target=work, daemon=True).start()
-        return future
 
     def _compare(self, clause: StoredUnit) -> tuple[Judgement, ...]:
         units = [one.unit for one in self.clauses]

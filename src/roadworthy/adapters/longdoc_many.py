@@ -7,7 +7,6 @@ pages in the cache, so the next run goes on behind them.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,9 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from roadworthy.adapters import embeddings
-from roadworthy.adapters.longdoc_embedder import embedded_text
+from roadworthy.adapters.longdoc_embedder import TEXTS_AT_ONCE, embedded_text
 from roadworthy.adapters.longdoc_parse import OCR_WANTED, Parsed, ParseTask, parse, parse_task, settings_of
 from roadworthy.adapters.longdoc_read.values import UnreadableError
+from roadworthy.adapters.longdoc_threads import begun
 from roadworthy.adapters.processes import cores, spawned_pool
 from roadworthy.core.errors import RoadworthyError, SpecError
 from roadworthy.longdoc.wall import Meter
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 UNITS_WAITING = 4_000
 """Units that are parsed and not embedded yet: beyond it no further file is opened."""
+
+ASKED_AT_ONCE = 4
+"""Requests to the embedding's endpoint."""
 
 FAILURES_IN_A_ROW = 3
 """Of the embedding's endpoint before the files that are left are not tried."""
@@ -141,9 +144,12 @@ class ManyFiles:
             self._submit(tasks.popleft())
 
     def _submit(self, task: ParseTask) -> None:
+        self._parsing[self._workers_pool().submit(parse, task)] = task
+
+    def _workers_pool(self) -> ProcessPoolExecutor:
         if self._pool is None:
             self._pool = spawned_pool(self._workers)
-        self._parsing[self._pool.submit(parse, task)] = task
+        return self._pool
 
     def _give_up(self, tasks: deque[ParseTask]) -> None:
         while tasks:
@@ -218,7 +224,7 @@ class ManyFiles:
             for place, text in enumerate(texts):
                 if (found := pending.get(self._served.key(text))) is not None:
                     work.served[place] = found
-            work.unserved = _pieces([at for at in range(len(texts)) if at not in work.served], 32)
+            work.unserved = _pieces([at for at in range(len(texts)) if at not in work.served], TEXTS_AT_ONCE)
         return work
 
     def _embed_more(self) -> None:
@@ -228,33 +234,21 @@ class ManyFiles:
             while work.missing and local < 2 * self._workers:
                 self._embed(work, work.missing.popleft())
                 local += 1
-            while work.unserved and remote < 4:
+            while work.unserved and remote < ASKED_AT_ONCE:
                 self._ask(work, work.unserved.popleft())
                 remote += 1
 
     def _embed(self, work: _Work, places: list[int]) -> None:
-        if self._pool is None:
-            self._pool = spawned_pool(self._workers)
         texts = [embedded_text(work.parsed.units[at]) for at in places]
         work.flying += 1
-        self._embedding[self._pool.submit(embeddings.embedded, texts)] = work, places, False
+        self._embedding[self._workers_pool().submit(embeddings.embedded, texts)] = work, places, False
 
     def _ask(self, work: _Work, places: list[int]) -> None:
-        """One request on a thread that does not outlive an interrupted command, as a pool's threads would."""
         texts = [embedded_text(work.parsed.units[at]) for at in places]
-        future: Future[Any] = Future()
         served = self._served
         assert served is not None
-
-        def ask() -> None:
-            try:
-                future.set_result(list(served.passages(texts)))
-            except BaseException as error:
-                future.set_exception(error)
-
         work.flying += 1
-        self._embedding[future] = work, places, True
-        threading.Thread(target=ask, daemon=True).start()
+        self._embedding[begun(lambda: list(served.passages(texts)))] = work, places, True
 
     def _landed(self, future: Future[Any]) -> None:
         if future in self._parsing:
