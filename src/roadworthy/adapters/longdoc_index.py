@@ -19,7 +19,8 @@ import numpy
 from roadworthy.core.errors import ProbeError
 from roadworthy.longdoc.dense import DenseIndex, build_dense
 from roadworthy.longdoc.lexical import LexicalIndex, build_lexical
-from roadworthy.longdoc.search import SearchIndex, is_chinese
+from roadworthy.longdoc.naming import is_chinese
+from roadworthy.longdoc.search import SearchIndex
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

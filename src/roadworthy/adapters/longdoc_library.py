@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 WIDER = 20
 """Times the limit that are looked at where only some documents are wanted."""
 
-
 RERANKED = 48
 """Units that a reranker reads."""
 
@@ -165,7 +164,7 @@ class Reranked:
         read, rest = hits[:RERANKED], hits[RERANKED:]
         try:
             if self._trust is None:
-                self._trust = self._judged(self._fitting, read)
+                self._trust = self._judged(read)
             if self._trust == 0:
                 return hits
             scores = self._fitting(question, [_read(hit.stored) for hit in read])
@@ -192,7 +191,7 @@ class Reranked:
                     raise
                 self._most_read //= 2
 
-    def _judged(self, scores: Callable[[str, Sequence[str]], Sequence[float]], hits: Sequence[Hit]) -> float:
+    def _judged(self, hits: Sequence[Hit]) -> float:
         """How far the reranker is trusted, by what it says of units that were found."""
         probes: list[tuple[str, Sequence[str], int]] = []
         for place in sample(range(len(hits)), RERANK_PROBES):
@@ -203,7 +202,7 @@ class Reranked:
                 texts = [_read(one.stored) for one in others]
                 texts.insert(answer, _read(hits[place].stored))
                 probes.append((wanted, texts, answer))
-        trust = trust_in_reranker(probes, scores)
+        trust = trust_in_reranker(probes, self._fitting)
         if trust < 1:
             counts = "does not count" if trust == 0 else f"counts {trust:.0%}"
             self._say(f"the reranker {counts}: it is not sure to find a unit by its own sentence")

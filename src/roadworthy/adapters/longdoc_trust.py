@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy
 from numpy.typing import NDArray
 
 from roadworthy.longdoc.everyday import in_everyday_words
-from roadworthy.longdoc.search import is_chinese
+from roadworthy.longdoc.naming import is_chinese
 
 if TYPE_CHECKING:
     from roadworthy.longdoc.dense import DenseIndex
@@ -62,11 +62,14 @@ def sample(places: Sequence[int], most: int) -> list[int]:
 
 def reciprocal_rank(index: DenseIndex, questions: Sequence[Floats], answers: Sequence[int]) -> float:
     """Mean of 1 over the place at which each question's unit comes."""
-    found = []
-    for question, answer in zip(questions, answers, strict=True):
-        scores = index.scores(question)
-        found.append(1.0 / (1 + int((scores > scores[answer]).sum()) + int((scores == scores[answer]).sum() - 1) / 2))
+    found = [_reciprocal(index.scores(question), answer) for question, answer in zip(questions, answers, strict=True)]
     return float(numpy.mean(found)) if found else 0.0
+
+
+def _reciprocal(scores: NDArray[numpy.floating[Any]], answer: int) -> float:
+    """1 over the place of ``answer``, which is in the middle of those that score the same."""
+    wanted = scores[answer]
+    return 1 / (1 + int((scores > wanted).sum()) + (int((scores == wanted).sum()) - 1) / 2)
 
 
 ALONE = 0.5
@@ -111,12 +114,7 @@ def trust_in_reranker(
     probes: Sequence[tuple[str, Sequence[str], int]], scores: Callable[[str, Sequence[str]], Sequence[float]]
 ) -> float:
     """0 to 1, of (question, texts, which of them answers it)."""
-    ranks = []
-    for question, texts, answer in probes:
-        found = list(scores(question, texts))
-        above = sum(one > found[answer] for one in found)
-        ties = sum(one == found[answer] for one in found) - 1
-        ranks.append(1 / (1 + above + ties / 2))
+    ranks = [_reciprocal(numpy.array(scores(question, texts)), answer) for question, texts, answer in probes]
     return between(sum(ranks) / len(ranks), RERANK_USELESS, RERANK_GOOD) if ranks else 0.0
 
 

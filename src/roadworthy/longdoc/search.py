@@ -14,8 +14,6 @@ from roadworthy.longdoc.fuse import best, fused, mixed
 from roadworthy.longdoc.naming import NAMED_FIT, document_fit, is_chinese
 from roadworthy.longdoc.references import references
 
-__all__ = ["Hit", "SearchIndex", "Searcher", "StoredUnit", "Units", "is_chinese"]
-
 if TYPE_CHECKING:
     from roadworthy.longdoc.dense import DenseIndex
     from roadworthy.longdoc.lexical import LexicalIndex

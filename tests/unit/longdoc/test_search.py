@@ -11,7 +11,8 @@ import pytest
 from roadworthy.longdoc.dense import CROWDING_WEIGHT, EXACT_UP_TO, build_dense
 from roadworthy.longdoc.fuse import NEIGHBOUR_WEIGHT, best, fused, standardised
 from roadworthy.longdoc.lexical import K1, B, build_lexical, count_terms
-from roadworthy.longdoc.search import Searcher, SearchIndex, StoredUnit, is_chinese
+from roadworthy.longdoc.naming import is_chinese
+from roadworthy.longdoc.search import Searcher, SearchIndex, StoredUnit
 from roadworthy.longdoc.values import Unit
 
 
