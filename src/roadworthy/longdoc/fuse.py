@@ -45,18 +45,18 @@ def mixed(
     """
     if served is None and bundled is not None and bundled[1].all():
         return bundled[0]
-    total, weights = None, None
+    total, weights = numpy.zeros(len(among), dtype=numpy.float32), numpy.zeros(len(among), dtype=numpy.float32)
     for part, share in ((bundled, 1 - trust), (served, trust if bundled is not None else 1.0)):
         if part is None:
             continue
         scores, present = part
         those = among & present
-        alone = numpy.where(present, numpy.float32(share), numpy.float32(0))
         if share == 0 or not those.any():
             continue
-        weighted = standardised(scores, those) * alone
-        total, weights = (weighted, alone) if total is None or weights is None else (total + weighted, weights + alone)
-    if total is None or weights is None:
+        alone = numpy.where(present, numpy.float32(share), numpy.float32(0))
+        total += standardised(scores, those) * alone
+        weights += alone
+    if not weights.any():
         return None
     found: Floats = numpy.where(weights > 0, total / numpy.where(weights > 0, weights, 1), numpy.float32(numpy.nan))
     return found
