@@ -7,6 +7,7 @@ People do not ask in the words of a statute: a tenant says "landlord" where the 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cache
 
 from roadworthy.longdoc.everyday_en import EN
@@ -15,6 +16,9 @@ from roadworthy.longdoc.words import stem
 
 MOST_TERMS = 24
 """Terms of one question; a long one would drown its own words in them."""
+
+_Concept = tuple[tuple[str, ...], tuple[str, ...]]
+"""Everyday words, and terms of art."""
 
 _WORD = re.compile(r"[a-z0-9]+(?:['’-][a-z]+)?")
 
@@ -45,12 +49,10 @@ def in_everyday_words(sentence: str) -> str:
 def _everyday() -> tuple[tuple[str, str], ...]:
     """Terms with the first everyday word for each, the longest first."""
     found: dict[str, str] = {}
-    for line in (*ZH.splitlines(), *EN.splitlines()):
-        words, terms = line.split(" > ")
-        apart = ", " if line.isascii() else " "
-        for term in terms.split(apart):
+    for words, terms in (*_concepts(ZH, None), *_concepts(EN, ",")):
+        for term in terms:
             if len(term) > 1:
-                found.setdefault(term, words.split(apart)[0])
+                found.setdefault(term, words[0])
     return tuple(sorted(found.items(), key=lambda pair: -len(pair[0])))
 
 
@@ -58,20 +60,20 @@ def _stems(text: str) -> list[str]:
     return [stem(word) for word in _WORD.findall(text.lower())]
 
 
-@cache
-def _chinese() -> tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]:
-    lines = (line.split(">") for line in ZH.splitlines())
-    return tuple((tuple(words.split()), tuple(terms.split())) for words, terms in lines)
+def _concepts(dictionary: str, apart: str | None) -> Iterator[_Concept]:
+    for line in dictionary.splitlines():
+        words, terms = (tuple(one.strip() for one in side.split(apart)) for side in line.split(">"))
+        yield words, terms
 
 
 @cache
-def _english() -> tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]:
+def _chinese() -> tuple[_Concept, ...]:
+    return tuple(_concepts(ZH, None))
+
+
+@cache
+def _english() -> tuple[_Concept, ...]:
     """Phrases as stems between spaces, so that a word is found whole."""
-    lines = (line.split(">") for line in EN.splitlines())
     return tuple(
-        (
-            tuple(f" {' '.join(_stems(phrase))} " for phrase in phrases.split(",")),
-            tuple(term.strip() for term in terms.split(",")),
-        )
-        for phrases, terms in lines
+        (tuple(f" {' '.join(_stems(phrase))} " for phrase in phrases), terms) for phrases, terms in _concepts(EN, ",")
     )
