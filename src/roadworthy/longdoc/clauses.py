@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from roadworthy.longdoc.numerals import roman_number
-from roadworthy.longdoc.references import attached_number
+from roadworthy.longdoc.references import attached_number, canonical_number
 from roadworthy.longdoc.values import Unit
 
 if TYPE_CHECKING:
@@ -103,8 +102,7 @@ def _numbers(body: str) -> Iterator[str]:
     for line in NUMBERED_LINE.finditer(body):
         what, number = line["what"], line["number"] or line["plain"]
         if what is None or what.lower() in ("article", "section"):
-            roman = roman_number(number) if number.isalpha() else None
-            found[str(roman) if roman is not None else number] = None
+            found[canonical_number(number)] = None
         else:
             found[attached_number(what, number)] = None
     yield from found

@@ -40,6 +40,7 @@ _ORDINAL = r"\d{1,2}(?:st|nd|rd|th)|[A-Za-z]+(?:[- ][a-z]+)?"
 AMENDMENT = re.compile(
     rf"\b(?P<ordinal>{_ORDINAL})\s+Amendment\b|\bAmendment\s+(?:No\.?\s*)?(?P<number>{_ROMAN}|\d+)\b", re.IGNORECASE
 )
+_BEHIND_AMENDMENT = re.compile(rf"\s*,?\s*{_SECTION}\s*\d+", re.IGNORECASE)
 RECITAL = re.compile(r"\bRec(?:ital)?s?\b\.?\s*\(?(?P<number>\d{1,3})\)?", re.IGNORECASE)
 ARTICLE = re.compile(
     rf"{_ARTICLE}\s*(?P<number>{_ROMAN}|\d+[a-z]?\b|(?:{_WORD})\b)|\bArt(?P<close>\d+)\b", re.IGNORECASE
@@ -107,7 +108,7 @@ def _english(text: str) -> Iterator[Reference]:
     for found in ARTICLE_SECTION.finditer(text):
         article, section = found["article"] or found["article2"], found["section"] or found["section2"]
         taken.append(found.span())
-        yield "section", f"{_canonical(article)}.{_canonical(section)}"
+        yield "section", f"{canonical_number(article)}.{canonical_number(section)}"
     for found in AMENDMENT.finditer(text):
         if number := _amendment(found):
             taken.append((found.start(), found.end() + _subsection(text, found.end())))
@@ -119,14 +120,14 @@ def _english(text: str) -> Iterator[Reference]:
             yield None, found["number"].upper()
     for found in (*OF_RFC.finditer(text), *LETTER.finditer(text)):
         named = found["number"] or found.groupdict().get("behind")
-        if named and not any(start <= found.start() < end for start, end in taken):
+        if named and not _within(taken, found.start()):
             taken.append(found.span())
             yield None, named.upper()
     for kind, pattern in (
         ("recital", RECITAL), ("article", ARTICLE), ("section", SECTION), ("section", PARAGRAPH), ("section", ROMAN_SECTION),
     ):  # fmt: skip
         for found in pattern.finditer(text):
-            if any(start <= found.start() < end for start, end in taken):
+            if _within(taken, found.start()):
                 continue
             end = found.end()
             yield from _one(kind, found["number"] or found["close"] if kind == "article" else found["number"])
@@ -135,30 +136,35 @@ def _english(text: str) -> Iterator[Reference]:
                 end = more.end()
             taken.append((found.start(), end))
     for found in (*BARE.finditer(text), *BARE_ALONE.finditer(text)):
-        if not any(start <= found.start("number") < end for start, end in taken):
+        if not _within(taken, found.start("number")):
             taken.append(found.span("number"))
             yield None, found["number"]
+
+
+def _within(spans: list[tuple[int, int]], at: int) -> bool:
+    return any(start <= at < end for start, end in spans)
 
 
 def _one(kind: str, number: str) -> Iterator[Reference]:
     if kind == "recital":
         yield "recital", f"recital.{number}"
     else:
-        yield kind, _canonical(number)  # type: ignore[misc]
+        yield kind, canonical_number(number)  # type: ignore[misc]
 
 
 def attached_number(what: str, number: str) -> str:
     """``schedule.3`` of Schedule 3 and of Schedule III: how what is attached to a document is looked up."""
-    return f"{what.lower()}.{_canonical(number).lower()}"
+    return f"{what.lower()}.{canonical_number(number).lower()}"
 
 
 def _subsection(text: str, at: int) -> int:
     """Length of a ``section 1`` right behind an amendment, which is a part of it."""
-    found = re.compile(rf"\s*,?\s*{_SECTION}\s*\d+", re.IGNORECASE).match(text, at)
+    found = _BEHIND_AMENDMENT.match(text, at)
     return found.end() - at if found else 0
 
 
-def _canonical(number: str) -> str:
+def canonical_number(number: str) -> str:
+    """In digits, of digits, a Roman number or a word; what is none of these as it is."""
     if number.lower() in CARDINALS:
         return str(CARDINALS[number.lower()])
     roman = roman_number(number) if number.isalpha() else None
