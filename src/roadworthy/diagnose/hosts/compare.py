@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from roadworthy.diagnose.hosts.facts import HostFacts, finding
+from roadworthy.diagnose.hosts.facts import HostFacts, finding, gpus_of
 
 if TYPE_CHECKING:
     from roadworthy.core.finding import Finding
@@ -48,7 +48,7 @@ def _value(name: str, key: str) -> Reader:
 
 
 def _gpu_count(book: ClueBook) -> tuple[str, tuple[Clue, ...]] | None:
-    listed = {clue.value("gpu"): clue for clue in book.all("gpu.listed")}
+    listed = gpus_of(book)
     return (f"{len(listed)} GPUs", tuple(listed.values())[-1:]) if listed else None
 
 

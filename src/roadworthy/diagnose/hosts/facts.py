@@ -46,6 +46,11 @@ class HostFacts:
     unanswered: tuple[tuple[str, str], ...] = ()
 
 
+def gpus_of(book: ClueBook) -> dict[str, Clue]:
+    """GPUs that a host lists, by number; empty where nothing lists any."""
+    return {clue.value("gpu"): clue for clue in book.all("gpu.listed")}
+
+
 def gravest_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """By severity, then the surest first, then by subject."""
     order = {"critical": 0, "warning": 1, "information": 2}

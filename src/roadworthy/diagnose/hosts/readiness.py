@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
-from roadworthy.diagnose.hosts.facts import Expected, HostFacts, finding
+from roadworthy.diagnose.hosts.facts import Expected, HostFacts, finding, gpus_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,7 @@ CLOSENESS = ("PIX", "PXB", "PHB", "NODE", "SYS")
 
 def gpus(facts: HostFacts, expected: Expected) -> Iterator[Finding]:
     """Fewer GPUs than the document says; a driver too old for CUDA 13."""
-    listed = {clue.value("gpu"): clue for clue in facts.book.all("gpu.listed")}
+    listed = gpus_of(facts.book)
     if expected.gpus is not None and listed and len(listed) < expected.gpus:
         yield finding(
             "gpu-not-visible",
@@ -267,7 +267,7 @@ def host(facts: HostFacts, _: Expected) -> Iterator[Finding]:
                 f"One file of the weights reads at {rate:,.0f} MB/s.",
                 confidence=0.7,
             )
-    quota, listed = book.first("cpu.quota"), {clue.value("gpu") for clue in book.all("gpu.listed")}
+    quota, listed = book.first("cpu.quota"), gpus_of(book)
     if quota is not None and listed and float(quota.value("cores")) < len(listed) + 2:
         yield finding(
             "cpu-starvation",

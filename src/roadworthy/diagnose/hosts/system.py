@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from roadworthy.core.units import GIB
-from roadworthy.diagnose.hosts.facts import Expected, HostFacts, finding
+from roadworthy.diagnose.hosts.facts import Expected, HostFacts, finding, gpus_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ PIDS_FEW = 4096
 
 def memory(facts: HostFacts, _: Expected) -> Iterator[Finding]:
     """Memory that is there and not to be had: huge pages, a container's limit, kills that happened."""
-    book, gpus = facts.book, _gpus(facts)
+    book, gpus = facts.book, len(gpus_of(facts.book))
     if (clue := book.first("memory.huge-pages")) is not None:
         reserved, whole = int(clue.value("bytes")), int(clue.value("of_bytes"))
         if reserved >= HUGE_PAGES_SHARE * whole:
@@ -74,7 +74,7 @@ def notes(facts: HostFacts, expected: Expected) -> Iterator[dict[str, str]]:
                 f"`ss -ltnp 'sport = :{clue.value('port')}'` names who has it.",
             )  # fmt: skip
     pids = book.first("cgroup.pids-limit")
-    if pids is not None and _gpus(facts) and int(pids.value("limit")) < PIDS_FEW:
+    if pids is not None and gpus_of(book) and int(pids.value("limit")) < PIDS_FEW:
         yield _note(
             facts, "few-processes",
             f"The container may have {pids.value('limit')} processes and threads together; every rank of an engine starts "
@@ -93,10 +93,6 @@ def _taken(facts: HostFacts, expected: Expected) -> tuple[Clue, ...]:
 
 def _note(facts: HostFacts, what: str, text: str) -> dict[str, str]:
     return {"what": what, "subject": facts.host, "text": f"{facts.host}: {text}"}
-
-
-def _gpus(facts: HostFacts) -> int:
-    return len({clue.value("gpu") for clue in facts.book.all("gpu.listed")})
 
 
 RULES = (memory, version)
