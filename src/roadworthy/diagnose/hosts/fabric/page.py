@@ -19,6 +19,7 @@ th{font-weight:500;text-align:right;padding:.25rem .5rem;white-space:nowrap}
 td{padding:.25rem .5rem;text-align:right;font-variant-numeric:tabular-nums;color:#111;border:1px solid #8884}
 td.slow{outline:2px solid #b00020;outline-offset:-2px;font-weight:600}
 td.failed{background:#555;color:#fff}
+td.partly{box-shadow:inset 0 0 0 2px #555}
 td.none{background:none}
 .scroll{overflow-x:auto}
 section.finding{border-left:4px solid #b00020;padding:.1rem 1rem;margin:1rem 0}
@@ -34,7 +35,8 @@ def fabric_page(
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">",
         f"<style>{STYLE}</style></head><body><h1>Fabric</h1>",
-        "<p>Rows send, columns receive. Outlined: slow against its peers or its link (marked !). Grey: failed (x).</p>",
+        "<p>Rows send, columns receive. Outlined: slow against its peers or its link (marked !). "
+        "Grey: failed (x); framed in grey: some of its rails failed.</p>",
         *(_table(one) for one in tables),
         f"<h2>Findings</h2>{''.join(_finding(one) for one in findings) or '<p>None among what could be measured.</p>'}",
     ]
@@ -64,7 +66,7 @@ def _cell(matrix: Matrix, cell: Cell | None, best: float) -> str:
     share = cell.value / best if matrix.kind == "bandwidth" else best / cell.value if cell.value else 1.0
     hue = round(120 * max(0.0, min(1.0, (share - 0.3) / 0.7)))  # red at 30 % of the best and below, green at the best
     digits = 1 if cell.value >= 10 else 3
-    mark, kind = ("!", ' class="slow"') if cell.slow else ("x" if cell.failed else "", "")
+    mark, kind = ("!", ' class="slow"') if cell.slow else ("x", ' class="partly"') if cell.failed else ("", "")
     shown = f"{cell.value:.{digits}f}{mark}"
     return f'<td{kind} style="background:hsl({hue} 65% 72%)" title="{escape(cell.about)}">{shown}</td>'
 
