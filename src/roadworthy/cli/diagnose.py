@@ -48,7 +48,7 @@ def command(
     if redact:
         from roadworthy.diagnose.redact import Redactor
 
-        report = Redactor(hosts=_places(book, report), files=_files(book, report)).value(report)
+        report = Redactor(hosts=book.hosts(), files=_files(book, report)).value(report)
     if html_file is not None:
         from roadworthy.adapters.files import write_atomically
         from roadworthy.cli.diagnose_html import incident_page
@@ -91,14 +91,8 @@ def _print(report: Report, *, markdown: bool) -> None:
     click.echo("\n".join(printable(line) for line in lines))
 
 
-def _places(book: ClueBook, report: Report) -> frozenset[str]:
-    """Every name of a host or pod that the incident gave, in lines or in the names of files."""
-    hosts = book.hosts() | {one.host for one in book.documents if one.host}
-    return hosts | set(report.reached.hosts) | set(report.reached.quiet_hosts)
-
-
 def _files(book: ClueBook, report: Report) -> set[str]:
-    named = {line.file for name in book.names() for clue in book.all(name) for line in clue.lines}
+    named = {line.file for clue in book.all("*") for line in clue.lines}
     return named | {one.file for one in book.documents} | {name for name, _ in report.skipped}
 
 
@@ -129,7 +123,7 @@ def _read(paths: tuple[Path, ...], sources: Sources, keep: Path | None) -> Readi
 
 def document_of(report: Report) -> dict[str, object]:
     """The pinned JSON, with what to do about each finding beside it."""
-    from roadworthy.cli.diagnose_text import cause_of
+    from roadworthy.diagnose.causes import cause_of
 
     verdict = report.verdict
     causes = {finding.code: cause_of(finding.code) for finding in verdict.findings}

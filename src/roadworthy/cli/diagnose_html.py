@@ -6,7 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from roadworthy.bench.report_page import notes, page, paragraph, table
-from roadworthy.diagnose.causes import CAUSES
+from roadworthy.diagnose.causes import cause_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -69,7 +69,7 @@ def _row(one: Event) -> tuple[str, ...]:
 
 
 def _finding(number: int, finding: Finding) -> Iterator[str]:
-    cause = next((one for one in CAUSES if one.code == finding.code), None)
+    cause = cause_of(finding.code)
     yield f"<h2>{number}. {escape(finding.code)}</h2>"
     yield paragraph(f"{finding.severity}, {finding.confidence:.0%} sure, {finding.subject}", "note")
     yield paragraph(finding.diagnosis, "")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from roadworthy.diagnose.causes import CAUSES
+from roadworthy.diagnose.causes import cause_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from roadworthy.core.finding import Finding
-    from roadworthy.diagnose.cause import Cause
     from roadworthy.diagnose.timeline import Event, Reach
     from roadworthy.diagnose.verdict import Verdict
 
@@ -154,8 +153,3 @@ def _code(text: str) -> str:
 
 def _cell(text: str) -> str:
     return _code(text.replace("|", "\\|"))
-
-
-def cause_of(code: str) -> Cause | None:
-    """The cause with its ways to confirm, its risk and what to capture."""
-    return next((one for one in CAUSES if one.code == code), None)

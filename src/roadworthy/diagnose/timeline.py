@@ -129,12 +129,10 @@ def reach(book: ClueBook) -> Reach:
     clocks = Clocks.of(book)
     times = [placed.time_s for clue in symptoms if (placed := clocks.placed(clue)) and placed.clock == "dated"]
     hosts = {clue.host for clue in symptoms if clue.host}
-    read = book.hosts() | {one.host for one in book.documents if one.host}
     return Reach(
         hosts=tuple(sorted(hosts)),
         ranks=tuple(sorted({clue.rank for clue in symptoms if clue.rank is not None})),
-        symptom_lines=sum(clue.count for clue in symptoms if clue.count > 1)
-        + sum(1 for clue in symptoms if clue.count == 1),
+        symptom_lines=sum(clue.count for clue in symptoms),
         first=when(min(times)) if times else "", last=when(max(times)) if times else "",
-        quiet_hosts=tuple(sorted(read - hosts)) if hosts else (),
+        quiet_hosts=tuple(sorted(book.hosts() - hosts)) if hosts else (),
     )  # fmt: skip

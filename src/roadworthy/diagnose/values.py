@@ -103,7 +103,7 @@ class ClueBook:
             self._clues[clue.name].append(clue)
 
     def all(self, *names: str) -> tuple[Clue, ...]:
-        """Every clue of these names; ``nccl.*`` takes all that begin so."""
+        """Every clue of these names; ``nccl.*`` takes all that begin so, ``*`` takes all."""
         found: list[Clue] = []
         for name in names:
             if name.endswith("*"):
@@ -125,4 +125,6 @@ class ClueBook:
         return frozenset(name for name, clues in self._clues.items() if clues)
 
     def hosts(self) -> frozenset[str]:
-        return frozenset(clue.host for clues in self._clues.values() for clue in clues if clue.host)
+        """Every host that a clue or a document names, those without a clue too."""
+        named = {clue.host for clue in self.all("*")} | {document.host for document in self.documents}
+        return frozenset(host for host in named if host)
