@@ -13,7 +13,6 @@ from roadworthy.cli.doc_options import (
     embedding_options,
     home_option,
     home_or_default,
-    key_option,
     open_recogniser,
     open_store,
     served_of,
@@ -23,6 +22,7 @@ from roadworthy.cli.doc_options import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from roadworthy.cli.doc_options import EmbeddingChoice
     from roadworthy.longdoc.wall import Meter, Wall
 
 SUFFIXES = {
@@ -44,7 +44,6 @@ SHOWN_EVERY_S = 1.0
 @click.option("--workers", type=click.IntRange(1, 256), help="Processes that parse and embed (one a core).")
 @tokenizer_option
 @embedding_options
-@key_option
 @click.option(
     "--engine", type=click.FloatRange(min=0, min_open=True), metavar="TOKENS/S",
     help="What the engine prefills, to compare reading with; --spec takes it from the plan.",
@@ -57,12 +56,7 @@ def ingest(
     no_bundled: bool,
     workers: int | None,
     tokenizer: str,
-    embeddings: str | None,
-    embedding_model: str | None,
-    query_prefix: str,
-    passage_prefix: str,
-    spec: Path | None,
-    key: str | None,
+    embedding: EmbeddingChoice,
     engine: float | None,
     as_json: bool,
 ) -> int:
@@ -79,9 +73,7 @@ def ingest(
     counter(tokenizer)  # one that is not there is told before a worker meets it
     files = list(_files(paths))
     with open_store(home) as store, open_recogniser(home_or_default(home)) as recogniser:
-        served = served_of(
-            embeddings, embedding_model, key, spec, query_prefix, passage_prefix, known=store.served.model()
-        )
+        served = served_of(embedding, known=store.served.model())
         if no_vectors:
             served = None
         if served is not None:
@@ -95,7 +87,7 @@ def ingest(
         stored = any(one.get("outcome") == "stored" for one in results)
         trust = judge(store, served) if served is not None and stored else None
     meter = many.meter
-    wall = _wall(meter, engine, spec)
+    wall = _wall(meter, engine, embedding.spec)
     if as_json:
         print_json({"documents": results, "summary": _summary(meter, wall, trust)})
     else:
@@ -107,16 +99,10 @@ def ingest(
 @click.command()
 @home_option
 @embedding_options
-@key_option
 @click.option("--drop", is_flag=True, help="Delete the vectors of the endpoint's model instead.")
 def embed(
     home: Path | None,
-    embeddings: str | None,
-    embedding_model: str | None,
-    query_prefix: str,
-    passage_prefix: str,
-    spec: Path | None,
-    key: str | None,
+    embedding: EmbeddingChoice,
     drop: bool,
 ) -> int:
     """Make the vectors of everything stored anew, with another model behind /v1/embeddings.
@@ -133,7 +119,7 @@ def embed(
             say("deleted" if store.served.drop() else "there were none")
             drop_indexes(home_or_default(home))
             return 0
-        served = served_of(embeddings, embedding_model, key, spec, query_prefix, passage_prefix)
+        served = served_of(embedding)
         if served is None:
             raise click.UsageError("give --embeddings URL, or --spec FILE, with --embedding-model NAME")
         made = reembed(store, home_or_default(home), served, _embedded())

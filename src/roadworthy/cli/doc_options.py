@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,40 +83,58 @@ tokenizer_option = click.option(
     "--tokenizer", default="", metavar="NAME|FILE",
     help="Count tokens exactly: deepseek, qwen, or a tokenizer.json; estimated otherwise.",
 )  # fmt: skip
-key_option = click.option("--key", envvar="ROADWORTHY_KEY", help="The tenant's key; better in ROADWORTHY_KEY.")
 
 
-def embedding_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the options that :func:`served_of` takes."""
-    for option in reversed(
-        (
-            click.option(
-                "--embeddings", envvar="ROADWORTHY_EMBEDDINGS", metavar="URL",
-                help="OpenAI API whose /v1/embeddings makes vectors, beside the bundled embedding's.",
-            ),
-            click.option("--embedding-model", metavar="NAME", help="Model there; the library's when it has one."),
-            click.option("--query-prefix", default="", metavar="TEXT", help="Before each question, such as 'query: '."),
-            click.option("--passage-prefix", default="", metavar="TEXT", help="Before every text that is stored."),
-            click.option(
-                "--spec", type=click.Path(path_type=Path),
-                help="Document: its endpoints instead of a URL, its plan for what the engine takes.",
-            ),
-        )
-    ):  # fmt: skip
-        command = option(command)
-    return command
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddingChoice:
+    """Which embedding behind an endpoint the options name, and what else of them says where models answer."""
+
+    url: str | None
+    model: str | None
+    query_prefix: str
+    passage_prefix: str
+    spec: Path | None
+    key: str | None = field(repr=False)
 
 
-def served_of(
-    url: str | None,
-    model: str | None,
-    key: str | None,
-    spec: Path | None,
-    query_prefix: str,
-    passage_prefix: str,
-    *,
-    known: ServedModel | None = None,
-) -> Served | None:
+def embedding_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Options that say which embedding; the command gets ``embedding`` in their place."""
+
+    @click.option(
+        "--embeddings",
+        envvar="ROADWORTHY_EMBEDDINGS",
+        metavar="URL",
+        help="OpenAI API whose /v1/embeddings makes vectors, beside the bundled embedding's.",
+    )
+    @click.option("--embedding-model", metavar="NAME", help="Model there; the library's when it has one.")
+    @click.option("--query-prefix", default="", metavar="TEXT", help="Before each question, such as 'query: '.")
+    @click.option("--passage-prefix", default="", metavar="TEXT", help="Before every text that is stored.")
+    @click.option(
+        "--spec",
+        type=click.Path(path_type=Path),
+        help="Document: its endpoints instead of a URL, its plan for what the engine takes.",
+    )
+    @click.option("--key", envvar="ROADWORTHY_KEY", help="The tenant's key; better in ROADWORTHY_KEY.")
+    @wraps(function)
+    def choosing(
+        embeddings: str | None,
+        embedding_model: str | None,
+        query_prefix: str,
+        passage_prefix: str,
+        spec: Path | None,
+        key: str | None,
+        **more: Any,
+    ) -> Any:
+        choice = EmbeddingChoice(
+            url=embeddings, model=embedding_model, query_prefix=query_prefix, passage_prefix=passage_prefix, spec=spec,
+            key=key,
+        )  # fmt: skip
+        return function(embedding=choice, **more)
+
+    return choosing
+
+
+def served_of(chosen: EmbeddingChoice, *, known: ServedModel | None = None) -> Served | None:
     """The embedding behind an endpoint that the options name, or the one that made the library's vectors; None where
     there is neither.
 
@@ -128,19 +148,24 @@ def served_of(
     from roadworthy.adapters.longdoc_model import ModelClient
     from roadworthy.core.errors import SpecError
 
-    if url is None and model is not None:
-        url = _endpoint_with(model, spec, key) or (known.url if known is not None else None)
+    url, key = chosen.url, chosen.key
+    if url is None and chosen.model is not None:
+        url = _endpoint_with(chosen.model, chosen.spec, key) or (known.url if known is not None else None)
         if url is None:
-            raise SpecError(f"where does {model} answer?", hint="--embeddings URL, or --spec FILE with endpoints")
-    if url is None and known is None:
+            raise SpecError(
+                f"where does {chosen.model} answer?", hint="--embeddings URL, or --spec FILE with endpoints"
+            )
+    if known is not None:
+        ours = known
+    elif url is not None:
+        ours = ServedModel(model=chosen.model or ModelClient(url, key=key).model)
+    else:
         return None
-    wanted = ServedModel(
-        model=model or (known.model if known is not None else ModelClient(str(url), key=key).model),
-        url=url or (known.url if known is not None else ""),
-        query_prefix=query_prefix or (known.query_prefix if known is not None else ""),
-        passage_prefix=passage_prefix or (known.passage_prefix if known is not None else ""),
-        dimension=known.dimension if known is not None else 0,
-    )
+    wanted = replace(
+        ours, model=chosen.model or ours.model, url=url or ours.url,
+        query_prefix=chosen.query_prefix or ours.query_prefix,
+        passage_prefix=chosen.passage_prefix or ours.passage_prefix,
+    )  # fmt: skip
     if known is not None and known.identity != wanted.identity:
         raise SpecError(
             f"the library's vectors are of {known.model} ({known.dimension} numbers), not of {wanted.model}",
@@ -149,15 +174,15 @@ def served_of(
     return Served(ModelClient(wanted.url, model=wanted.model, key=key, timeout_s=EMBEDDING_TIMEOUT_S), wanted)
 
 
-def reranker_of(model: str, url: str | None, key: str | None, spec: Path | None) -> ModelClient:
+def reranker_of(model: str, url: str | None, chosen: EmbeddingChoice) -> ModelClient:
     """The reranker ``model``, at ``url`` or at the endpoint of the document that serves it."""
     from roadworthy.adapters.longdoc_model import ModelClient
     from roadworthy.core.errors import SpecError
 
-    place = url or _endpoint_with(model, spec, key)
+    place = url or _endpoint_with(model, chosen.spec, chosen.key)
     if place is None:
         raise SpecError(f"where does {model} answer?", hint="--reranker-url URL, or --spec FILE with endpoints")
-    return ModelClient(place, model=model, key=key, timeout_s=EMBEDDING_TIMEOUT_S)
+    return ModelClient(place, model=model, key=chosen.key, timeout_s=EMBEDDING_TIMEOUT_S)
 
 
 def _endpoint_with(model: str, spec: Path | None, key: str | None) -> str | None:

@@ -12,7 +12,6 @@ from roadworthy.cli.doc_options import (
     embedding_options,
     home_option,
     home_or_default,
-    key_option,
     open_store,
     reranker_of,
     served_of,
@@ -21,6 +20,7 @@ from roadworthy.cli.doc_options import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from roadworthy.cli.doc_options import EmbeddingChoice
     from roadworthy.longdoc.search import Hit
 
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 @click.option("--reranker", metavar="MODEL", help="Reranker that orders what is found (/v1/rerank, else /v1/score).")
 @click.option("--reranker-url", envvar="ROADWORTHY_URL", metavar="URL", help="Where it answers: the gateway, or vLLM.")
 @embedding_options
-@key_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; with --batch one line for each question.")
 def search(
     question: str | None,
@@ -45,12 +44,7 @@ def search(
     documents: tuple[str, ...],
     reranker: str | None,
     reranker_url: str | None,
-    embeddings: str | None,
-    embedding_model: str | None,
-    query_prefix: str,
-    passage_prefix: str,
-    spec: Path | None,
-    key: str | None,
+    embedding: EmbeddingChoice,
     as_json: bool,
 ) -> int:
     """Find the units that answer a question."""
@@ -64,14 +58,12 @@ def search(
     if batch is None and not (question and question.strip()):
         raise SpecError("an empty question finds nothing", hint='such as: roadworthy doc search "第1024条"')
     with open_store(home) as store:
-        served = served_of(
-            embeddings, embedding_model, key, spec, query_prefix, passage_prefix, known=store.served.model()
-        )
+        served = served_of(embedding, known=store.served.model())
         if not store.documents():
             return _nothing(question, batch, as_json=as_json)
         library: StoreLibrary | Reranked = StoreLibrary(store, home_or_default(home), documents, served=served, say=say)
         if reranker is not None:
-            library = Reranked(library, reranker_of(reranker, reranker_url, key, spec).rerank, say)
+            library = Reranked(library, reranker_of(reranker, reranker_url, embedding).rerank, say)
         if batch is not None:
             for line in _questions(batch):
                 hits = library.search(line, limit=limit)
