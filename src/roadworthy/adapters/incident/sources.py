@@ -20,7 +20,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING
 
@@ -54,12 +54,10 @@ READ_ERRORS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One file. ``open`` gives its bytes; ``packed_bytes`` is its compressed size where it is compressed; ``path`` is
-    where it lies when it is a plain file by itself."""
+    """One file. ``open`` gives its bytes, unpacked; ``path`` is where it lies when it is a plain file by itself."""
 
     name: str
     open: Callable[[], IO[bytes]]
-    packed_bytes: int | None = None
     path: Path | None = None
 
 
@@ -100,7 +98,7 @@ def _one(path: Path, name: str, skipped: Skipped) -> Iterator[Source]:
     except OSError as error:  # it went away meanwhile
         skipped(name, error.strerror or str(error))
         return
-    yield from _placed(_opened(name, _file(path), skipped, 0, size), path)
+    yield from _opened(name, _file(path), skipped, 0, size, path=path)
 
 
 def _piped(name: str, open_it: Callable[[], IO[bytes]], skipped: Skipped) -> Iterator[Source]:
@@ -108,15 +106,21 @@ def _piped(name: str, open_it: Callable[[], IO[bytes]], skipped: Skipped) -> Ite
     with tempfile.TemporaryFile() as whole:
         try:
             with open_it() as pipe:
-                while data := pipe.read(CHUNK_BYTES):
-                    whole.write(data)
-                    if whole.tell() > SPOOLED_MOST_BYTES:
-                        skipped(name, f"only the first {whole.tell():,} bytes were read")
-                        break
+                if not _laid_down(pipe, whole):
+                    skipped(name, f"only the first {whole.tell():,} bytes were read")
         except OSError as error:
             skipped(name, error.strerror or str(error))
             return
         yield from _opened(name, _again(whole), skipped, 0, whole.tell())
+
+
+def _laid_down(stream: IO[bytes], whole: IO[bytes]) -> bool:
+    """Write ``stream`` to ``whole``; False where it goes on after SPOOLED_MOST_BYTES."""
+    while data := stream.read(CHUNK_BYTES):
+        whole.write(data)
+        if whole.tell() > SPOOLED_MOST_BYTES:
+            return False
+    return True
 
 
 def _again(whole: IO[bytes]) -> Callable[[], IO[bytes]]:
@@ -127,18 +131,13 @@ def _again(whole: IO[bytes]) -> Callable[[], IO[bytes]]:
     return opened
 
 
-def _placed(found: Iterator[Source], path: Path) -> Iterator[Source]:
-    """``found`` with the path on the one that is the plain file itself."""
-    for one in found:
-        plain = one.packed_bytes is None and one.name.rsplit("/", 1)[-1] == path.name
-        yield replace(one, path=path) if plain else one
-
-
 def _file(path: Path) -> Callable[[], IO[bytes]]:
     return lambda: path.open("rb")
 
 
-def _opened(name: str, open_it: Callable[[], IO[bytes]], skipped: Skipped, depth: int, packed: int) -> Iterator[Source]:
+def _opened(
+    name: str, open_it: Callable[[], IO[bytes]], skipped: Skipped, depth: int, packed: int, *, path: Path | None = None
+) -> Iterator[Source]:
     try:
         with open_it() as file:
             head = file.read(512)
@@ -155,7 +154,7 @@ def _opened(name: str, open_it: Callable[[], IO[bytes]], skipped: Skipped, depth
     elif kind in DECOMPRESSORS:
         yield from _compressed(name, open_it, kind, skipped, depth, packed)
     else:
-        yield Source(name=name, open=open_it)
+        yield Source(name=name, open=open_it, path=path)
 
 
 def kind_of(head: bytes) -> str:
@@ -285,7 +284,7 @@ def _compressed(
     if kind_of(head) == "tar" and depth < ARCHIVE_DEPTH:
         yield from _tar(inner, opened, skipped, depth)
     else:
-        yield Source(name=inner, open=opened, packed_bytes=packed)
+        yield Source(name=inner, open=opened)
 
 
 def _tar(name: str, open_it: Callable[[], IO[bytes]], skipped: Skipped, depth: int) -> Iterator[Source]:
@@ -333,9 +332,8 @@ def _opened_now(name: str, content: IO[bytes], size: int, skipped: Skipped, dept
     head = content.read(512)
     kind = kind_of(head)
     once: IO[bytes] = _Once(head, content)  # type: ignore[assignment]
-    packed: int | None = None
     if kind in DECOMPRESSORS:
-        name, packed = _unpacked_name(name), size
+        name = _unpacked_name(name)
         try:
             plain = Unpacked(kind, once, size)
             head = plain.read(512)
@@ -345,7 +343,7 @@ def _opened_now(name: str, content: IO[bytes], size: int, skipped: Skipped, dept
         kind = kind_of(head)
         once = _Once(head, plain)  # type: ignore[assignment,arg-type]
     if kind == "plain":
-        yield Source(name=name, open=lambda: once, packed_bytes=packed)
+        yield Source(name=name, open=lambda: once)
     elif depth + 1 >= ARCHIVE_DEPTH:
         skipped(name, f"archives nested deeper than {ARCHIVE_DEPTH}")
     elif kind == "tar":
@@ -360,11 +358,9 @@ def _spooled(name: str, content: IO[bytes], skipped: Skipped, depth: int) -> Ite
     """A zip in a stream: its list stands at its end, so that it must lie somewhere first."""
     with tempfile.TemporaryFile() as whole:
         try:
-            while data := content.read(CHUNK_BYTES):
-                whole.write(data)
-                if whole.tell() > SPOOLED_MOST_BYTES:
-                    skipped(name, f"larger than {SPOOLED_MOST_BYTES:,} bytes inside an archive; unpack it")
-                    return
+            if not _laid_down(content, whole):
+                skipped(name, f"larger than {SPOOLED_MOST_BYTES:,} bytes inside an archive; unpack it")
+                return
         except READ_ERRORS as error:
             skipped(name, f"damaged archive: {error}")
             return
@@ -400,21 +396,10 @@ def safe_name(name: str) -> str:
     return "/".join(parts) or "unnamed"
 
 
-def chunks(source: Source) -> Iterator[bytes]:
-    """The bytes of ``source``, cut at line ends; raises as :func:`unpacked`."""
-    return at_line_ends(unpacked(source), most_bytes=LINE_MOST_BYTES)
-
-
 def unpacked(source: Source) -> Iterator[bytes]:
-    """The bytes of ``source`` as they come. Raises ProbeError when it grows like a bomb."""
-    total = 0
+    """The bytes of ``source`` as they come. Raises one of READ_ERRORS where it is damaged or grows like a bomb."""
     with source.open() as file:
         while data := file.read(CHUNK_BYTES):
-            total += len(data)
-            if source.packed_bytes is not None and total > max(
-                EXPANSION_FREE_BYTES, EXPANSION_MOST * source.packed_bytes
-            ):
-                raise ProbeError(f"{source.name}: grows more than {EXPANSION_MOST} times when unpacked: a bomb?")
             yield data
 
 

@@ -19,7 +19,7 @@ import pytest
 import zstandard
 
 from roadworthy.adapters.incident.read import Reading, read_incident
-from roadworthy.adapters.incident.sources import safe_name
+from roadworthy.adapters.incident.sources import safe_name, sources
 from roadworthy.core.errors import ProbeError
 
 XID = "[771.120] NVRM: Xid (PCI:0000:dd:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n"
@@ -69,6 +69,13 @@ def test_names_in_an_archive_lead_nowhere(tmp_path: Path) -> None:
     assert names(read_incident([path])) == {"etc/passwd", "root/x.log"}
     assert not (tmp_path.parent / "etc").exists()
     assert safe_name("..\\..\\a") == "a"
+
+
+def test_a_member_named_like_its_archive_is_not_taken_for_the_plain_file(tmp_path: Path) -> None:
+    path = tar(tmp_path / "incident", {"incident": XID.encode()}, "w")
+    (tmp_path / "plain.log").write_text(XID)
+    found = {one.name: one.path for one in sources([path, tmp_path / "plain.log"], lambda *_: None)}
+    assert found == {"incident": None, "plain.log": tmp_path / "plain.log"}
 
 
 def test_a_bomb_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
