@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from roadworthy.diagnose.causes import CAUSES
-from roadworthy.diagnose.examine import DOCUMENT_LIMIT_BYTES, Examination
+from roadworthy.diagnose.examine import DOCUMENT_LIMIT_BYTES, Examination, given
 from roadworthy.diagnose.hosts.commands import QUESTIONS, Answer
 from roadworthy.diagnose.hosts.compare import odd_ones_out
 from roadworthy.diagnose.hosts.facts import Expected, HostFacts, gravest_first
@@ -51,7 +51,7 @@ def host_facts(host: str, answers: Sequence[Answer]) -> HostFacts:
         examination.finished(scan, None)
         document = Document(file=file, text=answer.text, host=host)
         for probe in probes:
-            examination.add(probe(document))
+            examination.add(given(probe, document))
     unanswered = [(answer.file, answer.status) for answer in answers if answer.status != "answered"]
     book = examination.book()
     if book.has("pcie.capabilities-hidden"):

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from roadworthy.adapters.capture import read_capture, write_capture
 from roadworthy.core.errors import ProbeError
-from roadworthy.diagnose.hosts.check import check_hosts, could_not_look, host_facts
+from roadworthy.diagnose.hosts.check import PROBES_OF, check_hosts, could_not_look, host_facts
 from roadworthy.diagnose.hosts.commands import QUESTIONS, Answer, capture_script, parse_capture
 from roadworthy.diagnose.hosts.facts import Expected, HostFacts
+
+if TYPE_CHECKING:
+    from roadworthy.diagnose.values import Clue, Document
 
 CAPTURES = Path(__file__).parents[3] / "data" / "captures"
 
@@ -61,6 +66,21 @@ def test_each_fault_of_a_host_is_a_finding(file: str, old: str, new: str, code: 
     ]
     found = check_hosts([host_facts("node-a", changed)], Expected(gpus=8, nics=8, nic_gigabits_per_s=400))
     assert code in [one.code for one in found]
+
+
+def test_a_long_answer_that_its_reader_trips_over_costs_its_own_clues_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def trips(document: Document) -> Iterator[Clue]:
+        yield document.clue("gid.row")
+        raise ValueError("could not convert string to float: '1..2'")
+
+    monkeypatch.setitem(PROBES_OF, "gids.txt", (trips,))
+    answers = [
+        Answer(file="gids.txt", text="damaged\n", status="answered"),
+        Answer(file="nvidia-smi.txt", text="GPU 0: NVIDIA H200 (UUID: GPU-1)\n", status="answered"),
+    ]
+    book = host_facts("a", answers).book
+    assert book.has("gid.row")
+    assert book.has("gpu.listed")
 
 
 def test_a_missing_gpu_is_told_by_the_document() -> None:
