@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from roadworthy.diagnose.hosts.fabric.values import Kind, Measured
+    from roadworthy.diagnose.hosts.fabric.values import End, Kind, Measured
 
 MARK, NOTHING, FAILED = "!", "-", "x"
 NAME_MOST = 20
@@ -63,7 +63,7 @@ def matrices(everything: Sequence[Measured], slow: Collection[Measured]) -> tupl
     return tuple(found)
 
 
-def _square(title: str, links: Sequence[Measured], slow: Collection[Measured], name: Callable) -> Matrix:  # type: ignore[type-arg]
+def _square(title: str, links: Sequence[Measured], slow: Collection[Measured], name: Callable[[End], str]) -> Matrix:
     groups: dict[tuple[str, str], list[Measured]] = defaultdict(list)
     for link in links:
         one, two = name(link.one), name(link.two)
