@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from roadworthy.adapters.incident.engines import METRICS_MOST_BYTES, is_of_interest
 from roadworthy.adapters.incident.fetched import ONE_MOST_BYTES
 from roadworthy.adapters.incident.programs import Programs, each_at_once
+from roadworthy.adapters.incident.records import list_of, mapping_of
 from roadworthy.core.errors import ProbeError, SpecError
 
 if TYPE_CHECKING:
@@ -111,27 +112,21 @@ def _items(text: str) -> list[dict[str, Any]]:
 
 
 def _pod(item: dict[str, Any]) -> _Pod:
-    meta, spec, status = (_dict(item.get(key)) for key in ("metadata", "spec", "status"))
-    containers = [_dict(one) for key in ("initContainers", "containers") for one in _list(spec.get(key))]
-    states = [_dict(one) for key in ("initContainerStatuses", "containerStatuses") for one in _list(status.get(key))]
+    meta, spec, status = (mapping_of(item.get(key)) for key in ("metadata", "spec", "status"))
+    containers = [mapping_of(one) for key in ("initContainers", "containers") for one in list_of(spec.get(key))]
+    states = [
+        mapping_of(one) for key in ("initContainerStatuses", "containerStatuses") for one in list_of(status.get(key))
+    ]
     return _Pod(
         name=str(meta.get("name", "")), namespace=str(meta.get("namespace") or ""),
         node=str(spec.get("nodeName") or ""),
         containers=tuple(str(one["name"]) for one in containers if one.get("name")),
         restarted=frozenset(str(one.get("name")) for one in states if one.get("restartCount") or one.get("lastState")),
         ports=tuple(
-            port["containerPort"] for one in containers for port in _list(one.get("ports"))
+            port["containerPort"] for one in containers for port in list_of(one.get("ports"))
             if isinstance(port, dict) and isinstance(port.get("containerPort"), int)
         ),
     )  # fmt: skip
-
-
-def _dict(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _command(arguments: Sequence[str]) -> list[str]:

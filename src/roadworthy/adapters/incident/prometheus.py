@@ -93,7 +93,7 @@ def _one(
         with fetched.writing(file) as body:
             asker.save("/api/v1/query_range", query, body)
     except ProbeError as error:
-        fetched.could_not_look(f"{file}", str(error))
+        fetched.could_not_look(file, str(error))
         return
     for warning in _warnings(fetched.folder / file):
         fetched.could_not_look(f"{file}, in part", warning)

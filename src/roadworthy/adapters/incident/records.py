@@ -89,10 +89,15 @@ def _record(record: Mapping[str, Any]) -> str | None:
         return f"{record.get('time', '')} {_one_line(record['log'])}".lstrip()  # Docker knows no host
     if "MESSAGE" not in record and not (TELLS_A_LOGGER & record.keys()):
         return None
+    return _wrapped(record)
+
+
+def _wrapped(record: Mapping[str, Any]) -> str | None:
+    """The line that ``record`` wraps; None where it has no text."""
     text = next((one for key in TEXTS if (one := _text(record.get(key))) is not None), None)
     if text is None:
         return None
-    known = {**{key: record[key] for key in record if not isinstance(record[key], dict)}, **_nested(record)}
+    known = {**{key: one for key, one in record.items() if not isinstance(one, dict)}, **_nested(record)}
     return _told(known, text)
 
 
@@ -152,11 +157,8 @@ def _when(value: object) -> str:
 
 def _lines_of(record: object) -> Iterator[str]:
     """One record of an array of them, as Grafana and Kibana export."""
-    if isinstance(record, dict):
-        known = {**{key: record[key] for key in record if not isinstance(record[key], dict)}, **_nested(record)}
-        text = next((one for key in TEXTS if (one := _text(record.get(key))) is not None), None)
-        if text is not None:
-            yield _told(known, text)
+    if isinstance(record, dict) and (line := _wrapped(record)) is not None:
+        yield line
 
 
 def _loki(stream: object) -> Iterator[str]:
@@ -165,7 +167,7 @@ def _loki(stream: object) -> Iterator[str]:
         return
     labels = stream.get("stream")
     known = {key: value for key, value in labels.items() if isinstance(value, str)} if isinstance(labels, dict) else {}
-    values = [one for one in _list(stream.get("values")) if isinstance(one, list) and len(one) >= 2]
+    values = [one for one in list_of(stream.get("values")) if isinstance(one, list) and len(one) >= 2]
     if len(values) > 1 and str(values[0][0]) > str(values[-1][0]):
         values.reverse()
     for time_ns, text, *_ in values:
@@ -178,37 +180,40 @@ def _kubernetes(item: object) -> Iterator[str]:
     if not isinstance(item, dict):
         return
     kind = item.get("kind") or ("Event" if "involvedObject" in item else "")
-    meta, status = _dict(item.get("metadata")), _dict(item.get("status"))
+    meta, status = mapping_of(item.get("metadata")), mapping_of(item.get("status"))
     if kind == "Event" or "involvedObject" in item or "regarding" in item:
         yield _event(item, meta)
         return
     name = str(meta.get("name", "-"))
-    for one in [*_list(status.get("initContainerStatuses")), *_list(status.get("containerStatuses"))]:
-        yield from _container(name, _dict(one))
-    for condition in _list(status.get("conditions")):
-        yield from _condition(name, kind, _dict(condition))
+    for one in [*list_of(status.get("initContainerStatuses")), *list_of(status.get("containerStatuses"))]:
+        yield from _container(name, mapping_of(one))
+    for condition in list_of(status.get("conditions")):
+        yield from _condition(name, kind, mapping_of(condition))
 
 
-def _dict(value: object) -> dict[str, Any]:
+def mapping_of(value: object) -> dict[str, Any]:
+    """``value`` where it is an object, else an empty one: what clusters answer may have holes."""
     return value if isinstance(value, dict) else {}
 
 
-def _list(value: object) -> list[Any]:
+def list_of(value: object) -> list[Any]:
+    """``value`` where it is an array, else an empty one."""
     return value if isinstance(value, list) else []
 
 
 def _event(item: Mapping[str, Any], meta: Mapping[str, Any]) -> str:
-    about = _dict(item.get("involvedObject") or item.get("regarding"))
+    about = mapping_of(item.get("involvedObject") or item.get("regarding"))
+    series = mapping_of(item.get("series"))
     when = next(
         (
             str(one) for one in (
-                item.get("lastTimestamp"), _dict(item.get("series")).get("lastObservedTime"), item.get("eventTime"),
+                item.get("lastTimestamp"), series.get("lastObservedTime"), item.get("eventTime"),
                 item.get("deprecatedLastTimestamp"), item.get("firstTimestamp"), meta.get("creationTimestamp"),
             ) if one
         ),
         "",
     )  # fmt: skip
-    count = item.get("count") or _dict(item.get("series")).get("count") or item.get("deprecatedCount") or 1
+    count = item.get("count") or series.get("count") or item.get("deprecatedCount") or 1
     text = str(item.get("message") or item.get("note") or "")
     head = f"{when} {about.get('name', '-')} {about.get('kind', 'event')}: {item.get('type', '')}"
     return _one_line(f"{head} {item.get('reason', '')}: {text} (x{count})").strip()
@@ -216,8 +221,8 @@ def _event(item: Mapping[str, Any], meta: Mapping[str, Any]) -> str:
 
 def _container(pod: str, one: Mapping[str, Any]) -> Iterator[str]:
     for which in ("state", "lastState"):
-        for how, said in _dict(one.get(which)).items():
-            told = _dict(said)
+        for how, said in mapping_of(one.get(which)).items():
+            told = mapping_of(said)
             if how == "running":
                 continue
             when = told.get("finishedAt") or told.get("startedAt") or ""
