@@ -119,9 +119,9 @@ class Programs:
         self._lock = threading.Lock()
 
     @contextlib.contextmanager
-    def started(self, command: Sequence[str], script: str, *, most: int | None = None) -> Iterator[RemoteProgram]:
+    def started(self, command: Sequence[str], script: str, *, most: int = OUTPUT_MOST) -> Iterator[RemoteProgram]:
         """A program that ends with the block, or with :meth:`close_all`. Raises FileNotFoundError as it does."""
-        program = RemoteProgram(command, script, most=OUTPUT_MOST if most is None else most)
+        program = RemoteProgram(command, script, most=most)
         with self._lock:
             self._running.add(program)
         try:
