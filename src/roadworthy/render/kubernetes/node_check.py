@@ -179,7 +179,7 @@ Left out: requests for GPUs and RDMA devices. They would be taken from engines; 
 
 def _readme(inputs: RenderInput) -> str:
     names = names_of(inputs)
-    chosen = f"app.kubernetes.io/instance={names.deployment},app.kubernetes.io/component={COMPONENT}"
+    chosen = ",".join(f"{label}={value}" for label, value in selector(inputs, COMPONENT).items())
     return _TEXT.format(
         name=code(inputs.deployment.name), namespace=names.namespace, check=_name(inputs), selector=chosen
     )
