@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from roadworthy.adapters.library.reading import Reading
 from roadworthy.adapters.library.uploads import tidy
 from roadworthy.adapters.longdoc_store import FILE, DocumentStore
 from roadworthy.core.errors import ProbeError, Refused
@@ -28,7 +29,9 @@ from support.longdoc import LAW, lines, rightly, speaking
 from support.threaded_engine import eventually, threaded_engine
 
 if TYPE_CHECKING:
+    from roadworthy.adapters.library.records import JobRecord
     from roadworthy.adapters.library.service import Library
+    from roadworthy.adapters.library.shelf import Shelf
 
 CLAIM, QUOTE, QUESTION = "隐私权属于自然人。", "自然人享有隐私权", "隐私权归谁？"
 OTHER = "# Lease\n\n1. The tenant shall pay rent of 1,000 a month.\n\n2. The landlord repairs the zanzibar roof.\n"
@@ -194,6 +197,23 @@ def test_what_was_being_read_when_the_process_went_is_read_at_the_next_start(tmp
         for one in (first, second):
             assert ended(collections, "acme", one["job"]["id"])["status"] == "done"
             assert collections.document("acme", one["document"]["id"])["status"] == "ready"
+
+
+def test_what_a_reader_took_up_at_once_at_a_start_is_not_queued_a_second_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with library(tmp_path, reader=SLEEPS) as collections:
+        stored = put(collections, "acme", LAW.encode())
+        eventually(lambda: collections.job("acme", stored["job"]["id"])["status"] == "running")
+    add = Reading.add
+
+    def added_and_taken_up(self: Reading, shelf: Shelf, job: JobRecord) -> None:
+        add(self, shelf, job)
+        eventually(lambda: job.status == "running")
+
+    monkeypatch.setattr(Reading, "add", added_and_taken_up)
+    with library(tmp_path, reader=SLEEPS) as collections:
+        assert len(collections.jobs("acme")["jobs"]) == 1
 
 
 def test_what_was_stored_when_the_process_went_is_told_as_if_it_had_not_gone(tmp_path: Path) -> None:

@@ -86,23 +86,24 @@ class Library:
                 continue
             self._shelves[shelf.tenant] = shelf
             shelf.sweep()
+            waiting: set[str] = set()  # kept here: a reader may be at the first before the last is looked at
             for job in sorted(shelf.jobs.values(), key=lambda one: one.created_s):
                 if job.status not in ("queued", "running"):
                     continue
                 if job.kind == "ingest":
                     job.status = "queued"
+                    waiting.add(job.document)
                     self._reading.add(shelf, job)
                 else:
                     job.status = "interrupted"
                     shelf.keep_job(job)
             for document in list(shelf.documents.values()):
-                waits = any(one.status == "queued" for one in shelf.jobs_of(document.id) if one.kind == "ingest")
                 if document.status == "deleting":
                     try:
                         self._erase(shelf, document)
                     except Refused as refused:
                         self._say(f"documents of {shelf.tenant}: {document.id} is not deleted yet: {refused}")
-                elif document.status in ("queued", "reading") and not waits:
+                elif document.status in ("queued", "reading") and document.id not in waiting:
                     self._queue(shelf, document)
 
     def close(self) -> None:
