@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from roadworthy.bench.evidence import MANIFEST, SIGNATURE, Manifest
 from roadworthy.cli.bench import command
 from roadworthy.cli.bench_evidence import MASKED, without_secrets
 from roadworthy.core.errors import ProbeError, SpecError
+from support import commands
 from support.threaded_engine import threaded_engine
 
 CONTENTS = {"result.json": '{"a": 1}\n', "report.html": "<!DOCTYPE html>é\n"}
@@ -48,10 +50,7 @@ def folder(tmp_path: Path, keys: Path) -> Path:
     return folder
 
 
-def run(*arguments: object) -> int:
-    code = command.main([str(argument) for argument in arguments], standalone_mode=False)
-    assert isinstance(code, int)
-    return code
+run = partial(commands.run, command)
 
 
 def test_what_was_written_is_sound_and_its_signer_is_known(folder: Path, keys: Path) -> None:

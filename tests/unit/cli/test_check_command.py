@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import shutil
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,6 +13,8 @@ from roadworthy.catalog.vocabulary import CatalogVocabulary
 from roadworthy.cli import check
 from roadworthy.core.errors import ProbeError, SpecError
 from roadworthy.diagnose.hosts.fabric.values import Command, End, FabricCapture, Inventory, Output, Run, Step
+from support import commands
+from support.commands import told
 from support.fabric import write_bw, write_lat
 
 SPEC = """\
@@ -22,16 +23,7 @@ cluster: {nodes: 4, gpus_per_node: 1, gpu: H100-80GB, nics: [{count: 1, rate: 40
 """
 
 
-def run(*arguments: str | Path) -> int:
-    code = check.command.main([str(one) for one in arguments], standalone_mode=False)
-    assert isinstance(code, int)
-    return code
-
-
-def told(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    document = json.loads(capsys.readouterr().out)
-    assert isinstance(document, dict)
-    return document
+run = partial(commands.run, check.command)
 
 
 def captured(folder: Path, slow: str = "", *, of_gigabits: float = 392.0, broken: str = "") -> Path:

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
 
 from roadworthy.cli import diagnose, explain
 from roadworthy.core.errors import ProbeError, Unsupported
+from support.commands import run, told
 
 XID = "[771.120] NVRM: Xid (PCI:0000:dd:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n"
-
-
-def run(command: click.Command, *arguments: str | Path) -> int:
-    code = command.main([str(one) for one in arguments], standalone_mode=False)
-    assert isinstance(code, int)
-    return code
-
-
-def told(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    document = json.loads(capsys.readouterr().out)
-    assert isinstance(document, dict)
-    return document
 
 
 def test_a_cause_is_a_finding_with_evidence_and_exit_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
