@@ -232,8 +232,6 @@ def open_store(home: Path | None) -> DocumentStore:
 
 def open_recogniser(home: Path) -> AbstractContextManager[Recogniser | None]:
     """OCR, where there is some."""
-    from contextlib import nullcontext
+    from roadworthy.adapters.longdoc_read import ocr
 
-    from roadworthy.adapters.longdoc_read.ocr import OCR_CACHE, Recogniser, engines
-
-    return Recogniser(home / OCR_CACHE) if engines() else nullcontext()
+    return ocr.open_recogniser(home / ocr.OCR_CACHE)

@@ -42,14 +42,13 @@ def read(task: Mapping[str, Any], out: TextIO) -> dict[str, Any]:
     """``{"read": ...}`` or ``{"unreadable": why, "hint": what to do}``."""
     from roadworthy.adapters.longdoc_index import open_index
     from roadworthy.adapters.longdoc_ingest import ingest
-    from roadworthy.adapters.longdoc_read.ocr import Recogniser, engines
+    from roadworthy.adapters.longdoc_read.ocr import open_recogniser
     from roadworthy.adapters.longdoc_read.values import UnreadableError
     from roadworthy.adapters.longdoc_store import DocumentStore
 
     home, work = Path(task["store"]), Path(task["work"])
-    recogniser = Recogniser(work / "ocr") if engines() else None
     try:
-        with DocumentStore(home) as store:
+        with open_recogniser(work / "ocr") as recogniser, DocumentStore(home) as store:
             data, told = Path(task["source"]).read_bytes(), _Progress(out).tell
             recognise = recogniser.pages if recogniser is not None else None
             found = ingest(store, task["name"], data, vectors=task["vectors"], recognise=recognise, progress=told)
@@ -62,9 +61,6 @@ def read(task: Mapping[str, Any], out: TextIO) -> dict[str, Any]:
         return {"unreadable": str(error), "hint": error.hint}
     except MemoryError:
         return {"unreadable": "it takes more memory than a document may", "hint": "split it"}
-    finally:
-        if recogniser is not None:
-            recogniser.__exit__()
     return {"read": {**found, "notes": list(found.get("notes", ()))[:MOST_NOTES]}}  # type: ignore[call-overload]
 
 

@@ -16,6 +16,7 @@ import subprocess
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,6 +24,8 @@ from roadworthy.adapters.processes import cores, spawned_pool
 from roadworthy.longdoc.numerals import CHINESE
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from PIL.Image import Image
 
 Engine = Literal["tesseract", "rapidocr"]
@@ -107,6 +110,11 @@ class Recogniser:
             unfinished.write_text(text, encoding="utf-8")
             unfinished.replace(kept)
         return number, text
+
+
+def open_recogniser(cache: Path) -> AbstractContextManager[Recogniser | None]:
+    """OCR, where there is some."""
+    return Recogniser(cache) if engines() else nullcontext()
 
 
 def drop_recognised(home: Path) -> None:
