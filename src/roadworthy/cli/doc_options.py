@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -218,11 +217,10 @@ def open_store(home: Path | None) -> DocumentStore:
     """The store in ``home``. Raises Unsupported without the extra that reads documents."""
     import importlib.util
 
+    from roadworthy.adapters.embeddings import numpy_on_one_core
     from roadworthy.core.errors import Unsupported
 
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        # read when numpy is loaded; for vectors this small a second thread does nothing but wait for the first
-        os.environ.setdefault(name, "1")
+    numpy_on_one_core()
     if importlib.util.find_spec("numpy") is None:
         raise Unsupported("long documents need numpy", hint="pip install 'roadworthy[longdoc]'")
     from roadworthy.adapters.longdoc_store import DocumentStore

@@ -15,6 +15,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from roadworthy.adapters.embeddings import numpy_on_one_core
 from roadworthy.adapters.event_loop import loop_factory
 from roadworthy.adapters.processes import end_with_parent
 from roadworthy.cli.output import say
@@ -32,8 +33,7 @@ QUESTIONS = 64
 def main() -> None:
     """Serve until told to stop."""
     end_with_parent()
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        os.environ.setdefault(name, "1")
+    numpy_on_one_core()
     os.umask(0o077)
     told = json.loads(sys.stdin.read())
     try:

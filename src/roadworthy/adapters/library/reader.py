@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from roadworthy.adapters.embeddings import numpy_on_one_core
 from roadworthy.adapters.processes import end_with_parent
 
 if TYPE_CHECKING:
@@ -32,8 +33,7 @@ def main(told: TextIO = sys.stdin, out: TextIO = sys.stdout) -> None:
     os.nice(NICENESS)
     resource.setrlimit(resource.RLIMIT_DATA, (task["memory_bytes"], task["memory_bytes"]))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core would hold the document's text
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        os.environ.setdefault(name, "1")
+    numpy_on_one_core()
     os.environ["TMPDIR"] = task["work"]
     _say(out, read(task, out))
 
