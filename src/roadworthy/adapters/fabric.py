@@ -22,6 +22,8 @@ from roadworthy.diagnose.hosts.fabric.values import Command, End, FabricCapture,
 INVENTORY_LIMIT_S = 60.0
 READY_LIMIT_S = 60.0
 """Loading torch from a slow disk takes half of it; a program that ends before is not waited for."""
+CLIENT_GONE_S = 5.0
+"""For a server to print its own result, once its client has."""
 HOSTS_AT_ONCE = 64
 Outcome = TypeVar("Outcome")
 Progress = Callable[[str], None]
@@ -155,7 +157,7 @@ def _take(step: Step, ways: Ways, running: Programs) -> Run:
     if running.stopped:
         return Run(step=step, trouble="interrupted")
     try:
-        return _both(step, ways, running) if step.then is not None else _alone(step, ways, running)
+        return _alone(step, ways, running) if step.then is None else _both(step, step.then, ways, running)
     except FileNotFoundError as error:
         return Run(step=step, trouble=f"{error.filename} is not installed here")
 
@@ -166,12 +168,10 @@ def _alone(step: Step, ways: Ways, running: Programs) -> Run:
     return Run(step=step, outputs=(_output(step, program, "only"),), timed_out=not ended or program.code in (124, 137))
 
 
-def _both(step: Step, ways: Ways, running: Programs) -> Run:
-    assert step.then is not None
+def _both(step: Step, then: Command, ways: Ways, running: Programs) -> Run:
     with _begun(step.first, ways, running) as first:
         if not first.wait_ready(min(READY_LIMIT_S, ways.limit_s)):
             return _not_ready(step, first, ways)
-        then = step.then
         if first.ready_port is not None:
             then = replace(then, argv=(*then.argv, "--port", str(first.ready_port)))
         with _begun(then, ways, running) as second:
@@ -182,9 +182,6 @@ def _both(step: Step, ways: Ways, running: Programs) -> Run:
                 first.wait(1.0)  # what it has to say of a client that failed, it says at once or after minutes
     outputs = (_output(step, second, "sends"), _output(step, first, "receives"))
     return Run(step=step, outputs=outputs, timed_out=not ended or second.code in (124, 137))
-
-
-CLIENT_GONE_S = 5.0
 
 
 def _not_ready(step: Step, first: RemoteProgram, ways: Ways) -> Run:

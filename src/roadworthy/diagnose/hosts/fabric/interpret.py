@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from roadworthy.core.finding import Evidence
@@ -11,11 +11,14 @@ from roadworthy.diagnose.hosts.fabric import nccl_tests, own, perftest
 from roadworthy.diagnose.hosts.fabric.values import End, Measured
 
 if TYPE_CHECKING:
-    from roadworthy.diagnose.hosts.fabric.values import Fault, Kind, Output, Reading, Run, Status
+    from collections.abc import Callable, Iterator, Mapping
 
-READERS = {
+    from roadworthy.diagnose.hosts.fabric.values import Fault, Kind, Output, Reading, Run, Status, Tool
+
+READERS: Mapping[Tool, Mapping[Kind, Callable[[str], Reading | None]]] = {
     "perftest": {"bandwidth": perftest.bandwidth, "latency": perftest.latency},
     "nccl-tests": {"bandwidth": nccl_tests.bandwidth, "latency": nccl_tests.latency},
+    "torch": {kind: partial(own.reading, kind=kind) for kind in ("bandwidth", "latency")},
 }
 FAULTS = {"perftest": perftest.fault, "nccl-tests": nccl_tests.fault, "torch": own.fault}
 
@@ -42,7 +45,7 @@ def _gpus(run: Run) -> Iterator[Measured]:
 
 def _one(run: Run, kind: Kind) -> Measured:
     for output in run.outputs:
-        reading = _reading(run, kind, output)
+        reading = READERS[run.step.tool][kind](output.text)
         if reading is not None:
             wrong = nccl_tests.wrong_results(output.text) if run.step.tool == "nccl-tests" else None
             return _wrong(run, kind, output, wrong) if wrong else _with_number(run, kind, output, reading)
@@ -54,12 +57,6 @@ def _wrong(run: Run, kind: Kind, output: Output, row: Reading) -> Measured:
     return replace(
         _with_number(run, kind, output, row), status="failed", value=None, why=f"{row.value:.0f} values came out wrong"
     )
-
-
-def _reading(run: Run, kind: Kind, output: Output) -> Reading | None:
-    if run.step.tool == "torch":
-        return own.reading(output.text, kind)
-    return READERS[run.step.tool][kind](output.text)
 
 
 def _with_number(run: Run, kind: Kind, output: Output, reading: Reading) -> Measured:
