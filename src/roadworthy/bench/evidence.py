@@ -38,7 +38,7 @@ class Manifest:
     """What the folder holds, and of what it is evidence.
 
     Args:
-        claims: what was measured, for people: target, model, verdict, reason, requests, when, with which version.
+        claims: what was measured, for people: target, model, verdict, reason, requests, with which version.
     """
 
     files: tuple[EvidenceFile, ...]
