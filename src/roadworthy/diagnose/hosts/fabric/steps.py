@@ -50,7 +50,8 @@ Alternative = tuple[Step, ...]
 def between(one: Party, two: Party, choice: Choice) -> tuple[Alternative, ...]:
     """Ways to measure a pair of hosts, the most telling first; empty when they have no tool in common."""
     makers = {"perftest": _perftest, "nccl-tests": _nccl_between, "torch": _torch_between}
-    found = (tuple(makers[tool](one, two, choice)) for tool in choice.tools)
+    able = [tool for tool in choice.tools if all(_has(party.inventory, tool) for party in (one, two))]
+    found = (tuple(makers[tool](one, two, choice)) for tool in able)
     return tuple(steps for steps in found if steps)
 
 
@@ -60,10 +61,10 @@ def inside(party: Party, choice: Choice) -> tuple[tuple[tuple[Alternative, ...],
     gpus = [str(number) for number in range(party.inventory.gpus)]
     if len(gpus) < 2:
         return ()
-    own = tuple(_torch_inside(party, choice)) if "torch" in choice.tools else ()
     program = party.inventory.tools.get("sendrecv_perf", "")
     if not program or "nccl-tests" not in choice.tools:
-        return (((own,),),) if own else ()
+        able = "torch" in choice.tools and _has(party.inventory, "torch")
+        return ((((_torch_inside(party, choice),),),),) if able else ()
     return tuple(
         tuple(((_nccl_inside(party, program, pair, choice),),) for pair in together) for together in rounds(gpus)
     )
@@ -105,8 +106,6 @@ def _has(host: Inventory, tool: Tool) -> bool:
 
 
 def _perftest(one: Party, two: Party, choice: Choice) -> Iterator[Step]:
-    if not all(_has(party.inventory, "perftest") for party in (one, two)):
-        return
     numbers = count(FIRST_PORT)
     for near, far in rails(one.inventory, two.inventory):
         ends = ((one, near), (two, far))
@@ -161,8 +160,6 @@ def _slower(near: Port, far: Port) -> float | None:
 
 
 def _nccl_between(one: Party, two: Party, choice: Choice) -> Iterator[Step]:
-    if not all(_has(party.inventory, "nccl-tests") for party in (one, two)):
-        return
     tools = one.inventory.tools
     interface = one.interface if one.interface and one.interface == two.interface else ""
     more = ("-x", f"NCCL_SOCKET_IFNAME={interface}") if interface else ()
@@ -194,8 +191,6 @@ def _nccl_inside(party: Party, program: str, pair: tuple[str, str], choice: Choi
 
 
 def _torch_between(one: Party, two: Party, choice: Choice) -> Iterator[Step]:
-    if not all(_has(party.inventory, "torch") for party in (one, two)):
-        return
     backend = "nccl" if one.inventory.gpus and two.inventory.gpus else "gloo"
 
     def command(party: Party, rank: int, other: Party) -> Command:
@@ -220,10 +215,8 @@ def _interface(party: Party) -> Mapping[str, str]:
     return MappingProxyType(dict.fromkeys(names, party.interface) if party.interface else {})
 
 
-def _torch_inside(party: Party, choice: Choice) -> Iterator[Step]:
-    if not _has(party.inventory, "torch"):
-        return
-    yield Step(
+def _torch_inside(party: Party, choice: Choice) -> Step:
+    return Step(
         name=f"torch.{party.host}.gpus", tool="torch", program="torch copy", kinds=("bandwidth",),
         one=End(host=party.host, part="GPU*"), two=End(host=party.host, part="GPU*"),
         link_bytes_per_s=choice.nvlink_bytes_per_s if party.inventory.nvlink else None,
