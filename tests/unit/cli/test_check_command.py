@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +23,6 @@ SPEC = """\
 model: {config: tiny}
 cluster: {nodes: 4, gpus_per_node: 1, gpu: H100-80GB, nics: [{count: 1, rate: 400Gb/s}]}
 """
-
 
 run = partial(commands.run, check.command)
 
@@ -57,6 +58,17 @@ def test_a_captured_fabric_in_order_is_healthy(tmp_path: Path, capsys: pytest.Ca
     document = told(capsys)
     assert (document["status"], document["findings"], document["could_not_look"]) == ("healthy", [], {"fabric": []})
     assert len(document["fabric"]["measurements"]) == 18
+
+
+def test_a_capture_is_judged_without_loading_what_asks_hosts(tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom roadworthy.cli import check\n"
+        f"check.command.main(['--from', {str(captured(tmp_path))!r}], standalone_mode=False)\n"
+        "loaded = {'roadworthy.adapters.remote_shell', 'roadworthy.adapters.fabric'}\n"
+        "print(sorted(loaded & set(sys.modules)), file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines()[-1] == "[]"
 
 
 def test_a_slow_host_is_a_finding_with_the_lines_that_were_printed(
