@@ -25,7 +25,7 @@ from roadworthy.diagnose.literals import finder_of
 from roadworthy.diagnose.values import Clue, Line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from roadworthy.diagnose.literals import Finder
 
@@ -200,8 +200,7 @@ class SignalIndex:
             found[at].extend(of_literal[literal])
         for at, signals in found.items():
             fresh[shapes[at]] = self._ordered(signals)
-        for shape, meaning in zip(searched, fresh.values(), strict=True):
-            self._shapes.keep(shape, meaning)
+        self._shapes.keep_all(searched, fresh.values())
 
     def _ordered(self, signals: list[Signal]) -> tuple[Signal, ...]:
         return tuple(sorted(set(signals), key=self._rank.__getitem__))
@@ -218,7 +217,7 @@ class SignalIndex:
             if called is None:
                 called = self._words.keep(word, self._called_by(word))
             for literal, one in called:
-                if literal in shape:
+                if literal in shape and one not in found:
                     found.append(one)
         return self._shapes.keep(shape, self._ordered(found) if len(found) > 1 else tuple(found))
 
@@ -244,6 +243,17 @@ class _Memory(Generic[Meaning]):
             self._held_bytes = 0
         self.known[key] = meaning
         return meaning
+
+    def keep_all(self, keys: Collection[bytes], meanings: Iterable[Meaning]) -> None:
+        """:meth:`keep` of many at once; of more than there is room for, none."""
+        size_bytes = sum(map(len, keys)) + ENTRY_BYTES * len(keys)
+        if size_bytes > REMEMBERED_BYTES:
+            return
+        self._held_bytes += size_bytes
+        if self._held_bytes > REMEMBERED_BYTES:
+            self.known.clear()
+            self._held_bytes = size_bytes
+        self.known.update(zip(keys, meanings, strict=True))
 
 
 def beginnings(words: Iterable[bytes]) -> frozenset[bytes]:
