@@ -74,10 +74,8 @@ def run(
     )  # fmt: skip
     places = Places(out=out, html=html, junit=junit, evidence=evidence, sign=sign)
     if evidence is not None and aim.text is not None:
-        from roadworthy.cli.bench_evidence import without_secrets
-
         secrets = [one for one in aim.keys.values() if one] + [one.key for one in aim.tenants if one.key]
-        places = replace(places, document=without_secrets(aim.text, secrets))
+        places = replace(places, document=bench_evidence.without_secrets(aim.text, secrets))
     places.require_writable()
     measured = _run(request)
     document = bench_document(measured)

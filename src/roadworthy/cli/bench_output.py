@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -151,12 +152,15 @@ def write_reports(run: BenchRun, document: Mapping[str, object], places: Places)
 
     title = title_of(run)
 
+    @cache
     def result() -> str:
         return json_text(detailed(document, run.drive.records))
 
+    @cache
     def page() -> str:
         return render_html(title, (run.section("Measured run"),), generator=f"roadworthy {__version__}")
 
+    @cache
     def pipeline() -> str:
         return junit_xml(title, run.report, facts=run.facts())
 
