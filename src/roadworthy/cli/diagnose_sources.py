@@ -170,11 +170,16 @@ def _prepared(
         work.append((asker.url, partial(prometheus.fetch_series, asker, ranged, fetched)))
     scraped = [engines.engine_asker(url, ca_file=sources.ca_file) for url in sources.metrics]
     admin = Login(token=os.environ.get("ROADWORTHY_ADMIN_KEY", "").strip())
-    for url in sources.gateways:
-        found = engines.fetch_gateway(url, admin, fetched, ca_file=sources.ca_file)
-        scraped += [one for one in found if one.url not in {other.url for other in scraped}]
-    if scraped:
-        work.append(("/metrics", partial(engines.fetch_scrapes, scraped, fetched, apart_s=sources.apart_s)))
+    gateways = [engines.admin_asker(url, admin, ca_file=sources.ca_file) for url in sources.gateways]
+
+    def scrape() -> None:
+        for gateway in gateways:
+            found = engines.fetch_gateway(gateway, fetched, ca_file=sources.ca_file)
+            scraped.extend(one for one in found if one.url not in {other.url for other in scraped})
+        engines.fetch_scrapes(scraped, fetched, apart_s=sources.apart_s)
+
+    if scraped or gateways:
+        work.append(("/metrics", scrape))
     return work
 
 

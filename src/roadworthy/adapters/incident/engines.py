@@ -63,20 +63,20 @@ def _scrape(asker: Asker, fetched: Fetched, number: int) -> bool:
     return True
 
 
-def fetch_gateway(url: str, login: Login, fetched: Fetched, *, ca_file: Path | None = None) -> list[Asker]:
-    """Status, engines and latest requests of a gateway's admin port.
-
-    Returns:
-        Whom to scrape: the gateway itself and the engines that it names.
-
-    Raises:
-        SpecError: no such URL.
-        ProbeError: it does not answer.
-    """
-    asker = Asker(
+def admin_asker(url: str, login: Login, *, ca_file: Path | None = None) -> Asker:
+    """Raises SpecError for what is no address."""
+    return Asker(
         url, what="of an admin port", hint="such as http://127.0.0.1:8081", login=login, ca_file=ca_file,
         limit_s=LIMIT_S,
     )  # fmt: skip
+
+
+def fetch_gateway(asker: Asker, fetched: Fetched, *, ca_file: Path | None = None) -> list[Asker]:
+    """Status, engines and latest requests of a gateway's admin port; what it does not answer is noted.
+
+    Returns:
+        Whom to scrape: the gateway itself and the engines that it names.
+    """
     folder = f"gateways/{safe_part(asker.address)}"
     engines = b""
     for page in ADMIN_PAGES:
