@@ -199,14 +199,14 @@ def _captured(
 def _told(looked: Looked, measured: FabricReport | None, *, as_json: bool) -> int:
     findings = (*looked.findings, *(measured.judgement.findings if measured else ()))
     code = EXIT_FINDINGS if findings else EXIT_COULD_NOT_LOOK if looked.unreachable else EXIT_FINE
-    status = "findings" if findings else "healthy"
     if measured is not None and not findings:
-        code, status = max(code, check_fabric.exit_code(measured)), check_fabric.status_of(measured)
+        code = max(code, check_fabric.exit_code(measured))
+    status = {EXIT_FINDINGS: "findings", EXIT_FINE: "healthy"}.get(code, "insufficient")
     if as_json:
         _print_json(looked, measured, findings, status)
         return code
     lines = _report(findings)
-    if not findings and status != "insufficient":
+    if not findings and (status == "healthy" or looked.hosts):
         lines += ["Nothing found among what could be looked at.", ""]
     if measured is not None:
         lines = [*check_fabric.text_of(measured), *lines]
@@ -238,7 +238,7 @@ def _print_json(looked: Looked, measured: FabricReport | None, findings: Sequenc
             **{one.host: one.unanswered for one in measured.capture.inventories if one.unanswered},
         }
         document["fabric"] = check_fabric.json_of(measured)
-        if status == "insufficient":
+        if check_fabric.exit_code(measured) == EXIT_COULD_NOT_LOOK:
             document["capture_next"] = [
                 "install perftest (ib_write_bw) or torch on both hosts of each pair, then `roadworthy check --fabric`"
             ]

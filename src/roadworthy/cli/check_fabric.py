@@ -145,15 +145,11 @@ def _progress(text: str) -> None:
     click.echo(text, err=True)
 
 
-def status_of(report: FabricReport) -> str:
-    """``findings``, ``healthy`` where every pair was measured, else ``insufficient``."""
-    if report.judgement.findings:
-        return "findings"
-    return "healthy" if report.judgement.measured_anything and not unmeasured(report) else "insufficient"
-
-
 def exit_code(report: FabricReport) -> int:
-    return {"findings": EXIT_FINDINGS, "healthy": EXIT_FINE}.get(status_of(report), EXIT_COULD_NOT_LOOK)
+    """Fine is a fabric of which every pair was measured and nothing was found."""
+    if report.judgement.findings:
+        return EXIT_FINDINGS
+    return EXIT_FINE if report.judgement.measured_anything and not unmeasured(report) else EXIT_COULD_NOT_LOOK
 
 
 def unmeasured(report: FabricReport) -> list[tuple[str, str]]:

@@ -226,3 +226,20 @@ def test_the_log_of_pods_is_judged_like_a_folder(tmp_path: Path, capsys: pytest.
     (finding,) = document["findings"]
     assert (finding["code"], finding["evidence"][0]["file"]) == ("shm-too-small", "gpu-7/df.txt")
     assert {one["why"] for one in document["could_not_look"]["gpu-7"]} == {"not in the log"}
+
+
+def test_hosts_that_cannot_be_reached_are_not_called_healthy(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = ProbeError("node-b: no route to host")
+    monkeypatch.setattr(
+        "roadworthy.adapters.capture.capture_over_ssh", lambda hosts, weights: {"node-a": (), "node-b": gone}
+    )
+    assert run("--ssh", "node-a", "--ssh", "node-b", "--json") == 3
+    document = told(capsys)
+    assert (document["status"], document["findings"]) == ("insufficient", [])
+    assert "no route" in document["unreachable"]["node-b"]
+    assert run("--ssh", "node-a", "--ssh", "node-b") == 3
+    shown = capsys.readouterr().out
+    assert "Nothing found among what could be looked at." in shown
+    assert "Could not reach node-b" in shown
