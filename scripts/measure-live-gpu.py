@@ -45,17 +45,20 @@ STATISTIC = re.compile(r"^(vllm:\w+_(?:sum|count|total)|vllm:num_preemptions\w*)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A model and the rates of its loads, the last of each near what the engine can do."""
+    """A model and the rates of its loads, the last of each near what the engine can do; ``serve`` beyond SERVE."""
 
     model: str
     chats_per_s: tuple[float, ...]
-    long_per_s: tuple[float, ...]
     port: int
+    long_per_s: tuple[float, ...] = ()
+    serve: tuple[str, ...] = ()
 
 
 CASES = {
     "llama8b": Case(model="llama8b", chats_per_s=(20, 45, 70), long_per_s=(4, 9, 13), port=8101),
     "qwen30b": Case(model="qwen30b", chats_per_s=(10, 25, 40), long_per_s=(4, 9, 13), port=8102),
+    "llama8b-api1": Case(model="llama8b", chats_per_s=(30, 55, 62), port=8103),
+    "llama8b-api2": Case(model="llama8b", chats_per_s=(55, 70, 85), port=8104, serve=("--api-server-count", "2")),
 }
 
 
@@ -80,10 +83,10 @@ class Step:
 def steps_of(case: Case) -> list[Step]:
     """Middle rates first, so that a run cut short has both lengths."""
     chats, long = case.chats_per_s, case.long_per_s
-    found = [
-        Step(name="alone", lengths=("238", "64"), requests=20),
-        Step(name="alone-long", lengths=("2000", "16"), requests=12),
-    ]
+    found = [Step(name="alone", lengths=("238", "64"), requests=20)]
+    if not long:
+        return [*found, *(Step(name=f"chats-{rate:g}", lengths=CHATS, rate_per_s=rate) for rate in chats)]
+    found.append(Step(name="alone-long", lengths=("2000", "16"), requests=12))
     for rank in (1, 2, 0):
         found.append(Step(name=f"chats-{chats[rank]:g}", lengths=CHATS, rate_per_s=chats[rank]))
         found.append(Step(name=f"long-{long[rank]:g}", lengths=LONG, rate_per_s=long[rank]))
@@ -214,10 +217,8 @@ def measure(case: Case, args: argparse.Namespace, engine: subprocess.Popen[bytes
     row["startup_s"] = round(time.time() - args.started, 1)
     save()
     print("READY", args.case, row["startup_s"], flush=True)
-    for lengths, rate in (
-        (CHATS, case.chats_per_s[1]),
-        (LONG, case.long_per_s[1]),
-    ):  # kernels that compile on first use
+    # kernels that compile on first use
+    for lengths, rate in ((CHATS, case.chats_per_s[1]), *((LONG, rate) for rate in case.long_per_s[1:2])):
         warm = bench(url, Step(name="warm-up", lengths=lengths, rate_per_s=rate, seconds=5), 900, args.out)
         print("WARM", warm.get("failed"), warm.get("ttft_s"), flush=True)
     for number, step in enumerate(steps_of(case)):
@@ -230,7 +231,7 @@ def measure(case: Case, args: argparse.Namespace, engine: subprocess.Popen[bytes
         row["steps"].append(found)
         save()
         print("STEP", step.name, found.get("output_tokens_per_s"), found.get("ttft_s"), found.get("tpot_s"), flush=True)
-    if not args.steps and time.time() + 45 < until:
+    if not args.steps and case.long_per_s and time.time() + 45 < until:
         row["steps"].append(vllm_bench(url, args.models / case.model, case.chats_per_s[1], args.out))
         print("STEP vllm-bench", row["steps"][-1].get("mean_ttft_ms"), row["steps"][-1].get("failed"), flush=True)
     row["outcome"] = "ok"
@@ -252,7 +253,7 @@ def main() -> None:
     settings = [part for name, value in SERVE.items() for part in (f"--{name}", str(value))]
     model = str(args.models / case.model)
     where = ["--served-model-name", "m", "--load-format", "dummy", "--host", "127.0.0.1", "--port", str(case.port)]
-    command = [*VLLM, "serve", model, *where, *settings]
+    command = [*VLLM, "serve", model, *where, *settings, *case.serve]
     environment = os.environ | ENVIRONMENT | {"CUDA_VISIBLE_DEVICES": args.gpu}
     query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
     gpus = subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip().splitlines()

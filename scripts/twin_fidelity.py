@@ -8,11 +8,11 @@ Without ``--live`` every workload is stepped through vLLM's own ``Scheduler`` cl
 twin; a step agrees when it schedules the same tokens of the same requests from the same places, after as many
 preemptions (prefix hits show in where a request starts). Exit 1 when a workload agrees in fewer than 99 % of steps.
 
-``--live`` starts vLLM's CPU build on a tiny model, fits the twin's constants on one run and compares throughput and
-latencies on others. Exit 1 when one is off by more than its limit (10 % throughput, 15 % median, 25 % 99th
-percentile), or than twice the engine's own spread over the repeats if that is larger. It waits for other work on the
-machine to end, two minutes at most, and writes build/bench/twin-live.json. ``--short`` takes about eight minutes, the
-whole about fifteen. Needs `make vllm`.
+``--live`` starts vLLM's CPU build on a small model with random weights, fits the twin's constants on runs of one set of
+loads and compares throughput and latencies on another, run by turns with it. Exit 1 when one is off by more than its
+limit (10 % throughput, 15 % median, 25 % 99th percentile), or than twice the engine's own spread over the repeats if
+that is larger. It waits for other work on the machine to end, two minutes at most, and writes
+build/bench/twin-live.json. ``--short`` takes about eight minutes, the whole about twenty. Needs `make vllm`.
 """
 
 from __future__ import annotations
@@ -40,10 +40,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="where the random instances begin")
     parser.add_argument("--workload", default="", help="only workloads whose name contains this")
     parser.add_argument("--live", action="store_true", help="times against a running vLLM instead")
-    parser.add_argument("--short", action="store_true", help="100 requests a live run, and as many as fit in 8 minutes")
-    parser.add_argument("--minutes", type=float, default=15.0, help="begin no live run that would end later than this")
+    parser.add_argument(
+        "--short", action="store_true", help="60 requests a live run, and as many runs as fit in 8 minutes"
+    )
+    parser.add_argument("--minutes", type=float, default=20.0, help="begin no live run that would end later than this")
     parser.add_argument("--repeats", type=int, default=5, help="runs of each live workload at most")
-    parser.add_argument("--requests", type=int, default=150, help="requests of each live run")
+    parser.add_argument("--requests", type=int, default=100, help="requests of each live run")
     asked = parser.parse_args()
     if importlib.util.find_spec("vllm") is None:
         print("twin_fidelity: no vllm package here\nhint: make vllm", file=sys.stderr)
@@ -52,7 +54,7 @@ def main() -> int:
         from twin_live import compare_live
 
         if asked.short:
-            asked.requests, asked.minutes = min(asked.requests, 100), min(asked.minutes, 8.0)
+            asked.requests, asked.minutes = min(asked.requests, 60), min(asked.minutes, 8.0)
         return compare_live(repeats=asked.repeats, requests=asked.requests, minutes=asked.minutes)
     return compare_schedules(asked.instances, asked.seed, asked.workload)
 

@@ -47,11 +47,16 @@ def vllm_program() -> str:
 
 @contextlib.contextmanager
 def running_vllm(
-    folder: Path, arguments: Sequence[str] = (), *, environment: Mapping[str, str] | None = None
+    folder: Path,
+    arguments: Sequence[str] = (),
+    *,
+    environment: Mapping[str, str] | None = None,
+    model: Path | None = None,
 ) -> Iterator[RunningEngine]:
-    """vLLM with the tiny random-weight model as ``tiny``, and ``arguments`` of the test's own after the common ones."""
+    """vLLM with ``model`` as ``tiny``, by default the tiny random-weight one, and ``arguments`` of the test's own after
+    the common ones."""
     program = vllm_program()
-    model = ensure_tiny_model(folder / "tiny")
+    model = model or ensure_tiny_model(folder / "tiny")
     (port,) = free_ports("127.0.0.1", 1)
     url = f"http://127.0.0.1:{port}"
     log = folder / "vllm.log"
