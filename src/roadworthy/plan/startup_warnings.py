@@ -27,11 +27,12 @@ RETIRED_BACKENDS = ("naive", "pplx")
 TIGHT_OUTSIDE_BYTES = GIB
 """Kernel workspaces outside the pool have been seen at 1.6 GiB; less than this beside the budget is worth a word."""
 
-FRONT_TOKENS_PER_S = 12_000
-"""Streamed tokens a second at which one API server process of vLLM 0.26 was full (Llama-3.1-8B on H200: 11,000 to
-12,700 of them, its engine waiting for nothing, clients more than a second for their first token)."""
+FRONT_REQUEST_S, FRONT_TOKEN_S = 4.5e-3, 65e-6
+"""What a request and a streamed token take of an API server process of vLLM 0.26 (host of an H200): fitted to one live
+run, and right about when others fill it (``scripts/twin_against_gpu.py``). Longer prompts than 600 tokens were few."""
 FRONT_BUSY_RATIO = 0.5
-"""From here on its own queue shows: 39 ms of 68 to the first token at 8,450 tokens a second, 12 of 28 at 3,870."""
+"""Of an API server's time; from here on its own queue shows: at 0.75 of it 39 ms of 68 to the first token, at 0.34 12
+of 28."""
 
 
 def warnings(case: StartupCase, judged: LayoutPlan, scratch: Scratch | None) -> tuple[StartupWarning, ...]:
@@ -260,13 +261,16 @@ def _warn_front(case: StartupCase, judged: LayoutPlan) -> Iterator[StartupWarnin
         return
     asked = case.settings.get("api_server_count")
     servers = asked if isinstance(asked, int) and asked > 0 else judged.layout.dp
-    through = judged.predicted.output_tokens_per_s / servers
-    if through <= FRONT_BUSY_RATIO * FRONT_TOKENS_PER_S:
+    forecast = judged.predicted
+    requests, tokens = forecast.request_rate_per_s, forecast.output_tokens_per_s
+    work = requests * FRONT_REQUEST_S + tokens * FRONT_TOKEN_S
+    if work <= FRONT_BUSY_RATIO * servers:
         return
     yield StartupWarning(
         code="api_server",
-        message=f"an API server process was full at {FRONT_TOKENS_PER_S:,} streamed tokens/s (measured, vLLM 0.26 on "
-        f"H200) and {through:,.0f} go through {'it' if servers == 1 else f'each of {servers}'}: first tokens wait "
-        "there, which the figures here leave out",
-        mend=f"api_server_count: {math.ceil(through * servers / (FRONT_BUSY_RATIO * FRONT_TOKENS_PER_S))}",
+        message=f"{requests:.1f} requests/s and {tokens:,.0f} streamed tokens/s keep "
+        f"{'one API server process' if servers == 1 else f'each of {servers} API server processes'} busy for "
+        f"{work / servers:.0%} of its time (vLLM 0.26 took {FRONT_REQUEST_S * 1e3:g} ms a request and "
+        f"{FRONT_TOKEN_S * 1e6:g} µs a token): first tokens wait there, which the figures here leave out",
+        mend=f"api_server_count: {math.ceil(work / FRONT_BUSY_RATIO)}",
     )

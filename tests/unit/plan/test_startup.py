@@ -116,10 +116,13 @@ def test_the_default_sequences_of_a_hybrid_model_are_refused_under_0_26_with_29_
     assert "29.50 GiB" in what_would_fit(plan, gpu_by_name("H200"), 1)
 
 
-def test_a_load_that_fills_half_of_an_api_server_is_named_with_how_many_it_wants() -> None:
-    """One process streamed 12,000 tokens a second on H200; data-parallel ranks bring one each."""
+LONG_ANSWERS = Quantiles(p50=177, p90=325, p99=512)
 
-    def of(rate_per_s: float, **settings: Any) -> LayoutPlan:
+
+def test_a_load_that_fills_half_of_an_api_server_is_named_with_how_many_it_wants() -> None:
+    """One process was full at 70 such requests a second on H200; data-parallel ranks bring one each."""
+
+    def of(rate_per_s: float, answers: Quantiles = LONG_ANSWERS, **settings: Any) -> LayoutPlan:
         deployment = Deployment(
             name="case",
             model=ModelRef(config="Llama-3.1-8B", max_model_len_tokens=32_768),
@@ -127,17 +130,21 @@ def test_a_load_that_fills_half_of_an_api_server_is_named_with_how_many_it_wants
             engine=EngineSpec(version="0.33.0", settings=MappingProxyType(settings)),
             workload=RequestProfile(
                 prompt_tokens=Quantiles(p50=213, p90=396, p99=634),
-                output_tokens=Quantiles(p50=177, p90=325, p99=512),
+                output_tokens=answers,
                 rate_per_s=rate_per_s,
             ),
         )
         return find(make_plan(deployment, model_by_id("Llama-3.1-8B"), gpu_by_name("H200")), "TP1")
 
     warning = warned(of(45), "api_server")
-    assert "8,9" in warning.message
+    assert "45.0 requests/s and 8,9" in warning.message
+    assert "busy for 78% of its time" in warning.message
     assert warning.mend == "api_server_count: 2"
     assert "api_server" not in codes(of(20))
     assert "api_server" not in codes(of(45, api_server_count=2))
+    short = Quantiles(p50=4, p90=6, p99=8)
+    assert warned(of(150, short), "api_server").mend == "api_server_count: 2"  # answers of a few tokens cost requests
+    assert "api_server" not in codes(of(80, short))
 
 
 def test_left_alone_the_plan_sets_the_sequences_and_says_what_the_default_would_take() -> None:

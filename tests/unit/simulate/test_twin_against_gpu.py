@@ -10,6 +10,8 @@ from types import ModuleType
 
 import pytest
 
+from roadworthy.plan.startup_warnings import FRONT_REQUEST_S, FRONT_TOKEN_S
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -32,6 +34,11 @@ def test_every_judged_run_is_within_the_limits_and_the_page_says_what_the_script
     assert judged[:6] == ["alone-long", "long-9", "long-13", "chats-20", "long-4", "same-lengths-45"]
     assert [(row.step, row.outside) for row in rows if row.outside] == []
     assert script.page(rows, data) == script.PAGE.read_text(encoding="utf-8")
+
+
+def test_the_plan_warns_by_the_same_api_server(script: ModuleType) -> None:
+    server = script.SERVER
+    assert (server.request_s, server.token_s + server.chunk_s) == pytest.approx((FRONT_REQUEST_S, FRONT_TOKEN_S))
 
 
 def test_a_run_beyond_a_limit_is_told(script: ModuleType) -> None:
