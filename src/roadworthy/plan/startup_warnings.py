@@ -28,8 +28,8 @@ TIGHT_OUTSIDE_BYTES = GIB
 """Kernel workspaces outside the pool have been seen at 1.6 GiB; less than this beside the budget is worth a word."""
 
 FRONT_REQUEST_S, FRONT_TOKEN_S = 4.5e-3, 65e-6
-"""What a request and a streamed token take of an API server process of vLLM 0.26 (host of an H200): fitted to one live
-run, and right about when others fill it (``scripts/twin_against_gpu.py``). Longer prompts than 600 tokens were few."""
+"""What a request and a streamed token take of an API server process of vLLM 0.26, on the slower of two H200 hosts:
+fitted to one live run of each, held to others (``scripts/twin_against_gpu.py``). Prompts were of some 200 tokens."""
 FRONT_BUSY_RATIO = 0.5
 """Of an API server's time; from here on its own queue shows: at 0.75 of it 39 ms of 68 to the first token, at 0.34 12
 of 28."""
