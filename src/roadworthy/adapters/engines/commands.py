@@ -113,7 +113,7 @@ def vllm_commands(
         )
         env = {"VLLM_NO_USAGE_STATS": "1"}
         if deployment.cluster.gpu == "cpu":
-            env |= _cpu_environment(index, len(ports))
+            env |= _cpu_environment(index, len(ports), ranks=devices)
         else:
             env["CUDA_VISIBLE_DEVICES"] = ",".join(str(index * devices + device) for device in range(devices))
         commands.append(
@@ -129,9 +129,16 @@ def vllm_commands(
     return tuple(commands)
 
 
-def _cpu_environment(index: int, engines: int) -> dict[str, str]:
-    """Deal the host's cores out, since vLLM would bind every engine to all of them."""
+def _cpu_environment(index: int, engines: int, *, ranks: int) -> dict[str, str]:
+    """Deal the host's cores out, since vLLM would bind every engine to all of them.
+
+    An engine of one rank keeps its core and its worker in one process: as two they wait for each other without
+    sleeping, and on few cores take the server's time (with the tiny model on two: TPOT of 3.5 instead of 1.8 ms).
+    """
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
     share = max(1, len(cores) // engines)
     mine = cores[index * share : (index + 1) * share] or cores
-    return {"VLLM_CPU_OMP_THREADS_BIND": ",".join(str(core) for core in mine)}
+    bound = {"VLLM_CPU_OMP_THREADS_BIND": ",".join(str(core) for core in mine)}
+    if ranks > 1:
+        return bound
+    return {**bound, "VLLM_ENABLE_V1_MULTIPROCESSING": "0", "OMP_NUM_THREADS": str(max(1, len(mine) - 1))}
