@@ -24,6 +24,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from descend import descend
 from plan_accuracy import QWEN3_MOE
 
 from roadworthy.advise.deploy import twin_configs
@@ -275,7 +276,7 @@ def page(rows: Sequence[Row], data: dict[str, Any]) -> str:
 
 def fitted(data: dict[str, Any], host: str) -> tuple[ApiServerTime, float]:
     """The times of a host's server with which the twin is nearest to its runs in ``FITTED``, and the mean square of the
-    errors left, in parts of the limits. Steps of a fifth, then smaller ones, along each time by turns."""
+    errors left, in parts of the limits."""
     runs = [
         (config_of(case), step, seen(step), servers_of(case))
         for case in data["cases"]
@@ -290,18 +291,12 @@ def fitted(data: dict[str, Any], host: str) -> tuple[ApiServerTime, float]:
             parts += [math.log(twin[name] / live[name]) / LIMITS[name] for name in LIMITS]
         return sum(part**2 for part in parts) / len(parts)
 
-    best, step = SERVERS[host], 1.2
-    least = error(best)
-    while step > 1.02:
-        tried = [replace(best, **{name: getattr(best, name) * by}) for name in MOVED for by in (step, 1 / step)]
-        tried += [replace(best, request_turns=turns) for turns in range(best.request_turns - 1, best.request_turns + 2)]
-        found, server = min(((error(one), at, one) for at, one in enumerate(tried)), key=lambda one: one[:2])[::2]
-        print(f"{found:.3f}  {server}", file=sys.stderr, flush=True)
-        if found < least:
-            best, least = server, found
-        else:
-            step = math.sqrt(step)
-    return best, least
+    def near(server: ApiServerTime, step: float) -> list[ApiServerTime]:
+        times = [replace(server, **{name: getattr(server, name) * by}) for name in MOVED for by in (step, 1 / step)]
+        turns = [replace(server, request_turns=max(1, server.request_turns + by)) for by in (-1, 1)]
+        return times + turns
+
+    return descend(SERVERS[host], error, near)
 
 
 def _beside(data: dict[str, Any]) -> str:

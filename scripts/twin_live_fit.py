@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from descend import descend
 from twin_live_client import Asked, live
 
 from roadworthy.plan.timing import RooflineStepTime
@@ -32,8 +33,6 @@ PROMPTS = (100, 250, 500, 1000, 2000)
 """Tokens of the prompts that are timed alone, each in one step."""
 DECODES = ((1, 30, 120), (8, 30, 120), (16, 30, 120), (1, 3000, 120), (8, 250, 320))
 """Sequences that decode together, the tokens of their prompts and of their answers."""
-SMALLEST_STEP, FIRST_STEP = 1.02, 1.2
-"""Factors by which a constant is moved while the fit gets better."""
 FITTED = ("launch", "sequences", "prompts", "requests", "front")
 REQUEST_S = 0.002
 """What a request costs the core beside its steps, before it is fitted: no plain case shows it."""
@@ -156,8 +155,13 @@ def passed(before: Mapping[str, float], after: Mapping[str, float], part: str) -
 Told = Callable[[Constants, Sequence[Asked]], dict[str, float]]
 
 
-def sized(constants: Constants, loads: Mapping[str, Sequence[Asked]], seen: Mapping[str, Mapping[str, float]],
-          limits: Callable[[str], float], told: Told) -> Constants:  # fmt: skip
+def sized(
+    constants: Constants,
+    loads: Mapping[str, Sequence[Asked]],
+    seen: Mapping[str, Mapping[str, float]],
+    limits: Callable[[str], float],
+    told: Told,
+) -> Constants:
     """The constants, each of ``FITTED`` moved until the squares of the errors, in parts of their limits, are least.
 
     Args:
@@ -177,15 +181,9 @@ def sized(constants: Constants, loads: Mapping[str, Sequence[Asked]], seen: Mapp
 
     # two at a time as well: where one makes up for another, the errors form a valley that no single step leads along
     moves = [move for move in itertools.product((-1, 0, 1), repeat=len(FITTED)) if 1 <= sum(map(abs, move)) <= 2]
-    factors = dict.fromkeys(FITTED, 1.0)
-    least, step = error(factors), FIRST_STEP
-    while step > SMALLEST_STEP:
-        tried = [
-            {name: factors[name] * step**power for name, power in zip(FITTED, move, strict=True)} for move in moves
-        ]
-        found, at = min((error(one), at) for at, one in enumerate(tried))
-        if found < least:
-            least, factors = found, tried[at]
-        else:
-            step = math.sqrt(step)
+
+    def near(factors: Mapping[str, float], step: float) -> list[Mapping[str, float]]:
+        return [{name: factors[name] * step**power for name, power in zip(FITTED, move, strict=True)} for move in moves]
+
+    factors, _ = descend(dict.fromkeys(FITTED, 1.0), error, near)
     return constants.times(**factors)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,29 +18,18 @@ from fakes.engine import STREAM_HEAD, error_event, hang, plain, stream_of
 from roadworthy.adapters.ports import free_ports
 from roadworthy.cli.bench import command
 from roadworthy.core.errors import ProbeError, SpecError
+from support.commands import run, told
 from support.threaded_engine import after, eventually, obedient, threaded_engine
 
 QUICK = ("--rate", "400/s", "--requests", "120", "--seed", "3")
 LENGTHS = ("ttft_s", "tpot_s", "itl_s", "e2e_s")
-
-
-def bench(*arguments: str | Path) -> int:
-    """Run the command in this process; returns its exit code."""
-    code = command.main([str(argument) for argument in arguments], standalone_mode=False)
-    assert isinstance(code, int)
-    return code
-
-
-def json_of(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    document = json.loads(capsys.readouterr().out)
-    assert isinstance(document, dict)
-    return document
+bench = partial(run, command)
 
 
 def test_a_url_alone_is_enough_and_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
     with threaded_engine() as engine:
         code = bench(engine.url, *QUICK, "--json")
-    document = json_of(capsys)
+    document = told(capsys)
     assert (document["requests"], document["failed"], document["completed"]) == (120, 0, 120)
     assert document["verdict"] == "undecided"
     assert code == 1
@@ -64,7 +54,7 @@ def test_prompts_come_out_about_as_long_as_planned(capsys: pytest.CaptureFixture
         )
     assert counts[60] == pytest.approx(512, rel=0.25)
     assert max(counts) <= 4096 * 0.95
-    document = json_of(capsys)
+    document = told(capsys)
     assert document["input_tokens"] == sum(counts)
 
 
@@ -79,7 +69,7 @@ def test_an_objective_that_the_run_proves_is_met_with_exit_0(
         code = bench(
             engine.url, "--rate", "40/s", "--requests", "100", "--warmup", "200ms", "--success", "99%", "--json"
         )
-    document = json_of(capsys)
+    document = told(capsys)
     assert document["warmup_requests"] > 0
     assert (document["verdict"], code) == ("met", 0), document["reason"]
 
@@ -88,7 +78,7 @@ def test_a_service_that_fails_every_request_is_missed_and_says_why(capsys: pytes
     refuse = stream_of([error_event(503), b"data: [DONE]\n\n"])
     with threaded_engine(after(2, obedient, refuse)) as engine:
         code = bench(engine.url, *QUICK, "--json")
-    document = json_of(capsys)
+    document = told(capsys)
     assert (document["verdict"], code) == ("missed", 1)
     assert document["failed"] == document["requests"] == 120
     assert document["ttft_s"]["p50"] is None
@@ -241,7 +231,7 @@ def test_a_document_gives_address_workload_tenants_and_objectives(
     with threaded_engine() as engine:
         code = bench(document(tmp_path, engine.url), "--requests", "1000", "--json")
         keys = {asked.header("authorization") for asked in engine.requests[2:]}
-    report = json_of(capsys)
+    report = told(capsys)
     assert keys == {"Bearer sk-law-0001", "Bearer sk-risk-0001"}
     assert [tenant["id"] for tenant in report["tenants"]] == ["law", "risk"]
     assert {item["name"]: item["limit"] for item in report["objectives"]} == {
@@ -256,7 +246,7 @@ def test_a_url_may_borrow_the_document(tmp_path: Path, capsys: pytest.CaptureFix
     with threaded_engine() as engine:
         path = document(tmp_path, "http://127.0.0.1:1")
         bench(engine.url, "--spec", path, "--requests", "20", "--ttft-p99", "7s", "--json")
-    assert json_of(capsys)["objectives"][0]["limit"] == 7.0
+    assert told(capsys)["objectives"][0]["limit"] == 7.0
 
 
 def test_a_document_without_one_address_is_wrong_input_with_the_way_out(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -16,22 +17,11 @@ from roadworthy.adapters import load_sweep
 from roadworthy.adapters.ports import free_ports
 from roadworthy.cli.bench import command
 from roadworthy.core.errors import ProbeError, SpecError
+from support.commands import run, told
 from support.threaded_engine import after, obedient, threaded_engine
 
 QUICK = ("--rate", "400", "--prompt-tokens", "30", "--output-tokens", "4")
-
-
-def bench(*arguments: str | Path) -> int:
-    """Run the command in this process; returns its exit code."""
-    code = command.main([str(argument) for argument in arguments], standalone_mode=False)
-    assert isinstance(code, int)
-    return code
-
-
-def json_of(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    document = json.loads(capsys.readouterr().out)
-    assert isinstance(document, dict)
-    return document
+bench = partial(run, command)
 
 
 @pytest.fixture
@@ -49,7 +39,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_json_holds_our_names_and_vllms(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     with threaded_engine() as engine:
         bench(engine.url, *QUICK, "--requests", "150", "--json", "--out", tmp_path / "run.json")
-    document = json_of(capsys)
+    document = told(capsys)
     assert document["median_ttft_ms"] == pytest.approx(document["ttft_s"]["p50"] * 1000)
     assert document["request_throughput"] == pytest.approx(document["request_rate_per_s"])
     assert document["sized_by"] == "server"
@@ -74,7 +64,7 @@ def test_junit_is_written_for_pipelines(tmp_path: Path) -> None:
 def test_a_closed_loop_keeps_its_users_busy(capsys: pytest.CaptureFixture[str]) -> None:
     with threaded_engine() as engine:
         bench(engine.url, "--users", "5", "--requests", "60", "--output-tokens", "3", "--json")
-    document = json_of(capsys)
+    document = told(capsys)
     assert document["completed"] == 60
     assert document["asked_rate_per_s"] is None
     assert document["max_concurrent_requests"] <= 5
@@ -92,7 +82,7 @@ def test_a_tokenizer_sizes_prompts_exactly(capsys: pytest.CaptureFixture[str], t
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     with threaded_engine() as engine:
         bench(engine.url, *QUICK, "--requests", "20", "--tokenizer", tmp_path, "--json")
-    document = json_of(capsys)
+    document = told(capsys)
     assert document["sized_by"] == "tokenizer"
     assert document["total_input_tokens"] == 20 * 30, "this engine counts a token a word and four a message"
 
@@ -108,7 +98,7 @@ def test_an_engine_that_refuses_fields_it_does_not_know_is_asked_without_them(
 
     with threaded_engine(strict) as engine:
         bench(engine.url, *QUICK, "--requests", "20", "--json")
-    document = json_of(capsys)
+    document = told(capsys)
     assert (document["completed"], document["failed"]) == (20, 0)
     assert any("ignore_eos" in note for note in document["notes"])
 
@@ -118,13 +108,13 @@ def test_a_service_without_a_list_of_models_is_asked_for_the_model_named(capsys:
         engine.pages["/v1/models"] = (404, b"{}")
         bench(engine.url, *QUICK, "--requests", "20", "--model", "mine", "--json")
         assert {asked.json()["model"] for asked in engine.requests} == {"mine"}
-    assert json_of(capsys)["completed"] == 20
+    assert told(capsys)["completed"] == 20
 
 
 def test_an_engine_without_usage_is_sized_by_bytes_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     with threaded_engine(stream_of(chat_events("a", "b"))) as engine:
         bench(engine.url, *QUICK, "--requests", "20", "--json")
-    document = json_of(capsys)
+    document = told(capsys)
     assert document["sized_by"] == "bytes"
     assert any("without usage" in note for note in document["notes"])
 
@@ -135,7 +125,7 @@ def test_an_engine_that_dies_under_load_leaves_what_was_measured(capsys: pytest.
 
     with threaded_engine(after(52, obedient, dies)) as engine:
         code = bench(engine.url, *QUICK, "--requests", "100", "--json")
-    document = json_of(capsys)
+    document = told(capsys)
     assert (document["completed"], document["failed"], code) == (50, 50, 1)
     assert document["verdict"] == "missed"
     assert document["errors"][0][0] in (
@@ -147,7 +137,7 @@ def test_an_engine_that_dies_under_load_leaves_what_was_measured(capsys: pytest.
 def test_an_answer_that_is_no_event_stream_is_a_failure_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     with threaded_engine(after(2, obedient, plain(200, completion()))) as engine:
         bench(engine.url, *QUICK, "--requests", "20", "--json")
-    assert json_of(capsys)["errors"] == [["answered application/json, not an event stream", 20]]
+    assert told(capsys)["errors"] == [["answered application/json, not an event stream", 20]]
 
 
 def test_a_key_that_is_turned_away_is_exit_3_with_what_to_give() -> None:
@@ -169,7 +159,7 @@ def test_a_report_whose_disk_filled_meanwhile_is_kept_elsewhere(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with threaded_engine() as engine, pytest.raises(ProbeError, match="its content is in") as caught:
         bench(engine.url, *QUICK, "--requests", "20", "--json", "--out", tmp_path / "run.json")
-    assert json_of(capsys)["completed"] == 20, "what was measured is printed all the same"
+    assert told(capsys)["completed"] == 20, "what was measured is printed all the same"
     (kept,) = tmp_path.glob("roadworthy-*-run.json")
     assert str(kept) in str(caught.value)
     assert len(json.loads(kept.read_text())["ttfts"]) == 20
@@ -189,7 +179,7 @@ def test_a_trace_is_replayed_with_its_lengths_times_and_shared_blocks(
     with threaded_engine() as engine:
         bench(engine.url, "--trace", trace, "--speed", "10", "--json")
         texts = [asked.json()["messages"][0]["content"] for asked in engine.requests[2:]]  # type: ignore[index]
-    document = json_of(capsys)
+    document = told(capsys)
     assert document["completed"] == 12
     assert document["input_tokens"] / 12 == pytest.approx(600, rel=0.03)
     assert document["asked_rate_per_s"] == pytest.approx(100.0)
@@ -209,7 +199,7 @@ def test_conversations_are_replayed_word_by_word(tmp_path: Path, capsys: pytest.
         bench(engine.url, "--spec", spec, "--trace", trace, "--json")
         bodies = [asked.json()["messages"] for asked in engine.requests[2:]]
     assert [message["content"] for message in bodies[-1]] == ["One?", "Yes, one.", "Two?"]  # type: ignore[attr-defined, index]
-    assert json_of(capsys)["completed"] == 2
+    assert told(capsys)["completed"] == 2
 
 
 def test_a_broken_trace_is_wrong_input_before_any_load(tmp_path: Path) -> None:
@@ -260,7 +250,7 @@ def test_a_sweep_finds_the_edge_of_a_service_that_is_full_at_some_rate(
     load = ("--rate", "400", "--requests", "320", "--prompt-tokens", "9", "--output-tokens", "2", "--ttft-p99", "60s")
     with threaded_engine(limited) as engine:
         code = bench("sweep", engine.url, *load, "--precision", "30%", "--json")
-    document = json_of(capsys)
+    document = told(capsys)
     assert document["highest_rate_met_per_s"] <= 600 < document["lowest_rate_not_met_per_s"]
     assert document["lowest_rate_not_met_per_s"] / document["highest_rate_met_per_s"] <= 1.3
     assert [step["outcome"] for step in document["steps"]] == [
@@ -280,7 +270,7 @@ def test_levels_of_concurrency_are_measured_one_after_the_other(
     with threaded_engine() as engine:
         code = bench("sweep", engine.url, "--concurrency", "1,3", "--requests", "20", "--output-tokens", "3",
                      "--json", "--html", tmp_path / "s.html")  # fmt: skip
-    document = json_of(capsys)
+    document = told(capsys)
     assert [(step["users"], step["requests"]) for step in document["steps"]] == [(1, 20), (3, 20)]
     assert code == 0
     page = (tmp_path / "s.html").read_text()
@@ -291,7 +281,7 @@ def test_levels_of_concurrency_are_measured_one_after_the_other(
 def test_a_sweep_without_an_answer_ends_with_1(capsys: pytest.CaptureFixture[str], patient: None) -> None:
     with threaded_engine(after(2, obedient, plain(503, b"{}"))) as engine:
         code = bench("sweep", engine.url, "--rate", "400", "--requests", "100", "--output-tokens", "2", "--json")
-    document = json_of(capsys)
+    document = told(capsys)
     assert (document["highest_rate_met_per_s"], code) == (None, 1)
     assert document["reason"].startswith("no rate met the SLA")
 
@@ -312,7 +302,7 @@ def test_a_target_that_goes_away_ends_the_search_and_is_not_called_missed(
     load = ("--rate", "400", "--requests", "320", "--prompt-tokens", "9", "--output-tokens", "2", "--ttft-p99", "60s")
     with threaded_engine() as engine:
         code = bench("sweep", engine.url, *load, "--json")
-    document = json_of(capsys)
+    document = told(capsys)
     assert document["highest_rate_met_per_s"] == 400
     assert document["lowest_rate_not_met_per_s"] is None
     assert "the target was gone: cannot connect" in document["limited_by"]
@@ -339,7 +329,7 @@ def test_two_runs_of_one_service_show_no_difference_worth_a_word(
         "--html",
         tmp_path / "c.html",
     )
-    document = json_of(capsys)
+    document = told(capsys)
     assert {one["name"]: one["outcome"] for one in document["differences"]}["success"] == "same"
     assert (tmp_path / "c.html").read_text().startswith("<!DOCTYPE html>")
 
@@ -350,7 +340,7 @@ def test_a_result_of_vllms_client_is_read_too(tmp_path: Path, capsys: pytest.Cap
     path = tmp_path / "vllm.json"
     path.write_text(json.dumps(result))
     assert bench("compare", path, path, "--json") == 0
-    rows = {one["name"]: one for one in json_of(capsys)["differences"]}
+    rows = {one["name"]: one for one in told(capsys)["differences"]}
     assert rows["tpot_p50"]["a"] == pytest.approx(0.01)
     assert rows["e2e_p50"]["ratio"] == 1.0
 
@@ -384,7 +374,7 @@ def test_a_probe_maps_what_is_found_by_kind(tmp_path: Path, capsys: pytest.Captu
     with threaded_engine(reads_needles) as engine:
         asked = ("--kinds", "needle,alias", "--lengths", "512,1K", "--depths", "3", "--repeats", "1")
         code = bench("probe", engine.url, *asked, "--json", "--html", tmp_path / "p.html", "--out", tmp_path / "p.json")
-    document = json_of(capsys)
+    document = told(capsys)
     assert {kind["kind"]: kind["score"] for kind in document["kinds"]} == {"needle": 1.0, "alias": 0.0}
     assert (document["verdict"], code) == ("missed", 1)
     assert document["asked"] == 12
@@ -404,7 +394,7 @@ def test_lengths_beyond_the_context_are_left_out_and_said(capsys: pytest.Capture
         bench(
             "probe", engine.url, "--kinds", "needle", "--lengths", "512,8K", "--depths", "1", "--repeats", "1", "--json"
         )
-        assert any("8K" in note for note in json_of(capsys)["notes"])
+        assert any("8K" in note for note in told(capsys)["notes"])
         with pytest.raises(SpecError, match="context of 4,096 tokens"):
             bench("probe", engine.url, "--lengths", "8K")
 

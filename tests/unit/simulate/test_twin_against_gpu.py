@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    for name in ("plan_accuracy", "twin_against_gpu"):  # the second takes a model's shape from the first
+    for name in ("descend", "plan_accuracy", "twin_against_gpu"):  # the last one imports the others
         spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
         assert spec is not None
         assert spec.loader is not None
