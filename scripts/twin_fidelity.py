@@ -53,7 +53,11 @@ def main() -> int:
 
         if asked.short:
             asked.repeats = min(asked.repeats, 3)
-        return compare_live(repeats=asked.repeats, requests=asked.requests, minutes=asked.minutes)
+        try:
+            return compare_live(repeats=asked.repeats, requests=asked.requests, minutes=asked.minutes)
+        except KeyboardInterrupt:
+            print("twin_fidelity: interrupted, nothing was compared", file=sys.stderr)
+            return 130
     return compare_schedules(asked.instances, asked.seed, asked.workload)
 
 
