@@ -22,6 +22,9 @@ from roadworthy.adapters.ports import free_ports
 from roadworthy.adapters.tiny_model import ensure_tiny_model
 
 VLLM_START_LIMIT_S = 300
+ONE_PROCESS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "OMP_NUM_THREADS": "1"}
+"""As `roadworthy up` starts an engine on the CPU. The core and its worker as two processes wait for each other by
+spinning, and on two cores neither the API server nor a test gets a turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +67,7 @@ def running_vllm(
         program, "serve", str(model), "--served-model-name", "tiny", "--host", "127.0.0.1", "--port", str(port),
         "--max-model-len", "4096", "--max-num-seqs", "32", "--enforce-eager", *arguments,
     ]  # fmt: skip
-    variables = {**os.environ, "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1", **(environment or {})}
+    variables = {**os.environ, **ONE_PROCESS, "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1", **(environment or {})}
     with log.open("wb") as sink:
         process = subprocess.Popen(command, stdout=sink, stderr=sink, env=variables, start_new_session=True)
     try:

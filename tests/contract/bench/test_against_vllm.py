@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from roadworthy.adapters.load_run import BenchRequest, run_bench
+from roadworthy.advise.gates import CLIENT_GATE, MAX_CLIENT_LAG_P99_S
 from roadworthy.spec.values import Quantiles, RequestProfile, Sessions, Sla
 
 pytestmark = pytest.mark.engine
@@ -31,7 +32,10 @@ def test_a_multi_turn_load_on_real_vllm_is_measured_whole(vllm_engine) -> None:
         assert record.t_sched_s <= record.t_send_s <= record.t_first_s <= record.t_last_s
         # one event a token, except that two tokens now and then share an event
         assert record.n_out * 0.5 <= len(record.itl_s) + 1 <= record.n_out
-    assert report.client_queue_s.p95 < 0.05
+    # whether this machine lets the client send in time is the report's to say
+    (client,) = [gate for gate in report.gates if gate.name == CLIENT_GATE]
+    assert not client.passed or report.client_queue_s.p99 <= MAX_CLIENT_LAG_P99_S
+    assert (report.verdict == "undecided") == (not client.passed), report.reason
 
 
 def test_prompts_have_the_planned_length_by_vllms_own_count(vllm_engine) -> None:
