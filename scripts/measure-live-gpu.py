@@ -3,12 +3,14 @@
 
     scripts/measure-live-gpu.py --models DIR --out DIR --gpu 0 [--deadline-s 600] CASE
 
+A case of more than one GPU takes them all, `--gpu 0,1`.
+
 DIR/MODEL holds a model's real config.json and any tokenizer.json of its vocabulary's size, with a chat template.
 Weights are random (`load_format=dummy`), shapes are real. The engine is served with SERVE, the settings that
 `scripts/twin_against_gpu.py` gives the twin, and everything else as vLLM has it. One JSON file for the case is renewed
 after every step, so that a run cut short keeps what it has: each request as (scheduled and sent at, time to first token
-and end to end in tenths of a millisecond, prompt and answer tokens), the gaps between tokens as percentiles, and what
-the engine's own histograms gained meanwhile.
+and end to end in tenths of a millisecond, prompt and answer tokens), the gaps between tokens as percentiles, what the
+engine's own histograms gained meanwhile, and how many of its steps had how many tokens.
 """
 
 from __future__ import annotations
@@ -41,6 +43,8 @@ ENVIRONMENT = {
     "VLLM_DEEP_GEMM_WARMUP": "skip",
 }
 STATISTIC = re.compile(r"^(vllm:\w+_(?:sum|count|total)|vllm:num_preemptions\w*)\{[^}]*\} (\S+)$", re.MULTILINE)
+STEPS_UP_TO = re.compile(r'^vllm:iteration_tokens_total_bucket\{[^}]*le="([^"]+)"[^}]*\} (\S+)$', re.MULTILINE)
+PIPELINE = ("--pipeline-parallel-size", "2")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +63,14 @@ CASES = {
     "qwen30b": Case(model="qwen30b", chats_per_s=(10, 25, 40), long_per_s=(4, 9, 13), port=8102),
     "llama8b-api1": Case(model="llama8b", chats_per_s=(30, 55, 62), port=8103),
     "llama8b-api2": Case(model="llama8b", chats_per_s=(55, 70, 85), port=8104, serve=("--api-server-count", "2")),
+    "llama8b-pp2": Case(model="llama8b", chats_per_s=(15, 30, 50), long_per_s=(3, 7, 10), port=8105, serve=PIPELINE),
+    "llama8b-pp2-sync": Case(
+        model="llama8b",
+        chats_per_s=(15, 30, 50),
+        long_per_s=(3, 7, 10),
+        port=8106,
+        serve=(*PIPELINE, "--no-async-scheduling"),
+    ),
 }
 
 
@@ -99,16 +111,36 @@ def read(url: str) -> str:
         return str(answer.read().decode())
 
 
-def statistics_of(url: str) -> dict[str, float]:
+def statistics_of(metrics: str) -> dict[str, float]:
     """Sums and counts of the engine's own metrics, labels dropped."""
     found: dict[str, float] = {}
-    for name, value in STATISTIC.findall(read(f"{url}/metrics")):
+    for name, value in STATISTIC.findall(metrics):
         found[name] = found.get(name, 0.0) + float(value)
     return found
 
 
+def steps_by_tokens(metrics: str) -> dict[str, int]:
+    """The engine's steps by how many tokens they had: {at most: steps that had more than the bound before}."""
+    up_to: dict[str, int] = {}
+    for bound, value in STEPS_UP_TO.findall(metrics):
+        up_to[bound] = up_to.get(bound, 0) + int(float(value))
+    return {bound: count - below for (bound, count), below in zip(up_to.items(), (0, *up_to.values()), strict=False)}
+
+
 def gained(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
     return {name: round(value - before.get(name, 0.0), 6) for name, value in after.items() if value != before.get(name)}
+
+
+def engine_gained(url: str, before: str) -> dict[str, Any]:
+    """What the engine's own metrics gained since ``before``, and how many steps of how many tokens it made."""
+    after = read(f"{url}/metrics")
+    sooner, steps = steps_by_tokens(before), steps_by_tokens(after)
+    return {
+        "engine_gained": gained(statistics_of(before), statistics_of(after)),
+        "iteration_tokens": {
+            bound: count - sooner.get(bound, 0) for bound, count in steps.items() if count != sooner.get(bound, 0)
+        },
+    }
 
 
 def quantile(ordered: list[float], ratio: float) -> float:
@@ -144,7 +176,7 @@ def compact(document: dict[str, Any]) -> dict[str, Any]:
 
 def bench(url: str, step: Step, seed: int, out: Path) -> dict[str, Any]:
     """One run and what the engine's own metrics gained by it."""
-    before = statistics_of(url)
+    before = read(f"{url}/metrics")
     detail = out / f"{step.name}.detail.json"
     command = [sys.executable, "-m", "roadworthy", "bench", url, *step.arguments(seed), "--json", "--out", str(detail)]
     environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{os.environ.get('PYTHONPATH', '')}"}
@@ -155,12 +187,7 @@ def bench(url: str, step: Step, seed: int, out: Path) -> dict[str, Any]:
         return {"failed": done.stderr[-800:]}
     row = compact(json.loads(detail.read_text()))
     detail.unlink()
-    return {
-        "step": step.name,
-        "asked": step.arguments(seed),
-        **row,
-        "engine_gained": gained(before, statistics_of(url)),
-    }
+    return {"step": step.name, "asked": step.arguments(seed), **row, **engine_gained(url, before)}
 
 
 def vllm_bench(url: str, model: Path, rate: float, out: Path) -> dict[str, Any]:
@@ -176,18 +203,13 @@ def vllm_bench(url: str, model: Path, rate: float, out: Path) -> dict[str, Any]:
     }  # fmt: skip
     named = [part for name, value in options.items() for part in (f"--{name}", value)]
     command = [*VLLM, "bench", "serve", *named, "--ignore-eos", "--save-result"]
-    before = statistics_of(url)
+    before = read(f"{url}/metrics")
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     (out / "vllm-bench.log").write_text(done.stdout[-20000:] + done.stderr[-20000:])
     found = out / "vllm-bench.json"
     result = json.loads(found.read_text()) if found.exists() else {"failed": done.stderr[-800:]}
     result = {name: value for name, value in result.items() if not isinstance(value, list)}
-    return {
-        "step": "vllm-bench",
-        "asked": command[len(VLLM) :],
-        **result,
-        "engine_gained": gained(before, statistics_of(url)),
-    }
+    return {"step": "vllm-bench", "asked": command[len(VLLM) :], **result, **engine_gained(url, before)}
 
 
 def wait_until_healthy(url: str, engine: subprocess.Popen[bytes], until: float) -> bool:
@@ -242,7 +264,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--models", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--gpu", required=True)
+    parser.add_argument("--gpu", required=True, help="by number; several with commas between")
     parser.add_argument("--deadline-s", type=float, default=600)
     parser.add_argument("--steps", nargs="*", help="only these, by name")
     parser.add_argument("case", choices=list(CASES))
@@ -257,9 +279,10 @@ def main() -> None:
     environment = os.environ | ENVIRONMENT | {"CUDA_VISIBLE_DEVICES": args.gpu}
     query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
     gpus = subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip().splitlines()
+    which = args.gpu if "," in args.gpu else "N"
     row: dict[str, Any] = {
         "case": args.case,
-        "command": f"scripts/measure-live-gpu.py --models MODELS --out OUT --gpu N {args.case}",
+        "command": f"scripts/measure-live-gpu.py --models MODELS --out OUT --gpu {which} {args.case}",
         "serve": command[len(VLLM) :],
         "environment": ENVIRONMENT,
         "box": {"gpus": gpus, "cpu_cores": os.cpu_count()},
