@@ -266,10 +266,9 @@ def page(rows: Sequence[Row], data: dict[str, Any]) -> str:
         _beside(data),
         "## What these runs changed",
         "- vLLM schedules asynchronously by itself: the step after the one under way is formed already, so a new "
-        "request joins the one after it. The twin does so now on one stage (`late_admission`), and `plan`'s time to "
-        "the first token has the same wait; without it first tokens came 15 to 35 % early. An exact replay of "
-        "asynchronous scheduling (`async_scheduling: true` in the document) gives the same times and takes 15 times as "
-        "long.",
+        "request joins the one after it. The twin does so now (`late_admission`), and `plan`'s time to the first "
+        "token has the same wait; without it first tokens came 15 to 35 % early. An exact replay of asynchronous "
+        "scheduling (`async_scheduling: true` in the document) gives the same times and takes 15 times as long.",
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -2,7 +2,9 @@
 
 A trace has one entry a step: ``tokens`` it schedules of each request, where each of them ``starts`` (tokens computed
 before, so a request's first entry shows its prefix hit), the ``preemptions`` so far, and the ``free`` blocks.
-A request arrives, or leaves unfinished, when as many steps have ended as its ``turn`` (``leaves``) says.
+A request arrives, or leaves unfinished, when as many steps have ended as its ``turn`` (``leaves``) says. Where more
+than one step is under way it matters when vLLM's core looks for new requests, so steps take ``step_s`` there and
+requests arrive ``at_s`` and leave at ``leaves_s``.
 """
 
 from __future__ import annotations
@@ -86,6 +88,8 @@ def _requests(
                 "output": rng.choice(outputs),
                 "priority": rng.randrange(priorities),
                 "leaves": turn + rng.randint(1, 40) if rng.random() < leave else 0,
+                "at_s": 0.0,
+                "leaves_s": 0.0,
             }
         )
     return requests
@@ -110,6 +114,8 @@ def _conversations(rng: random.Random, sessions: int, longest: int, shared: int)
                     "output": output,
                     "priority": 0,
                     "leaves": 0,
+                    "at_s": 0.0,
+                    "leaves_s": 0.0,
                 }
             )
             said = [*said, [f"answer of {len(requests) - 1}", output]]
@@ -130,6 +136,8 @@ def _scenario(rng: random.Random, requests: list[dict[str, Any]], **changes: Any
         "draft_tokens": 0,
         "draft_acceptance_ratio": 0.0,
         "depth": 1,
+        "stages": 1,
+        "step_s": 0.0,
         "groups": FULL,
         "requests": requests,
     }
@@ -218,9 +226,9 @@ def _states(rng: random.Random) -> Scenario:
 
 def _asynchronous(rng: random.Random) -> Scenario:
     layout = rng.choice((FULL, FULL, WINDOWS))
-    return _scenario(
+    return _by_the_clock(
         rng,
-        _requests(rng, 14, 300),
+        _requests(rng, 20, 300, outputs=(1, 2, 17, 60)),
         async_scheduling=True,
         depth=2,
         groups=layout,
@@ -253,13 +261,32 @@ def _aborts(rng: random.Random) -> Scenario:
 
 
 def _pipeline(rng: random.Random) -> Scenario:
-    return _scenario(
+    stages = rng.choice((2, 3, 4, 8))
+    return _by_the_clock(
         rng,
-        _requests(rng, 16, 380),
-        depth=rng.choice((2, 4)),
-        max_num_batched_tokens=rng.choice((48, 100)),
-        kv_blocks=_tight(rng, FULL, 400, 256) + rng.choice((0, 40, 200)),
+        _requests(rng, 24, 380, outputs=(1, 2, 17, 60)),
+        depth=stages,
+        stages=stages,
+        max_num_batched_tokens=rng.choice((48, 100, 256)),
+        kv_blocks=_tight(rng, FULL, 400, 256, stages) + rng.choice((0, 40, 400)),
     )
+
+
+def _asynchronous_pipeline(rng: random.Random) -> Scenario:
+    scenario = _pipeline(rng)
+    return scenario | {"async_scheduling": True, "depth": scenario["stages"] + 1}
+
+
+def _by_the_clock(rng: random.Random, requests: list[dict[str, Any]], **changes: Any) -> Scenario:
+    """The same requests at moments instead: each alone, close to others, or into a busy engine."""
+    step_s = rng.choice((0.008, 0.03, 0.1))
+    at_s, gap_s = 0.0, rng.choice((0.05, 0.5, 5, 20)) * step_s
+    for request in requests:
+        request["at_s"] = at_s
+        if request["leaves"]:
+            request["leaves_s"] = at_s + (request["leaves"] - request["turn"]) * step_s * rng.random()
+        at_s += rng.expovariate(1 / gap_s)
+    return _scenario(rng, requests, step_s=step_s, **changes)
 
 
 def _mixed(rng: random.Random) -> Scenario:
@@ -267,7 +294,8 @@ def _mixed(rng: random.Random) -> Scenario:
     layout = rng.choice((FULL, WINDOWS, V4_LIKE, STATES))
     asynchronous = rng.random() < 0.4
     drafts = rng.choice((1, 3)) if layout is FULL and not asynchronous and rng.random() < 0.3 else 0
-    depth = 2 if asynchronous else 1 if drafts else rng.choice((1, 1, 2, 3))
+    stages = rng.choice((1, 1, 2, 3)) if not drafts else 1
+    depth = stages + asynchronous
     budget = rng.choice((48, 64, 100, 256))
     conversations = rng.random() < 0.3
     requests = (
@@ -275,7 +303,7 @@ def _mixed(rng: random.Random) -> Scenario:
         if conversations
         else _requests(rng, 14, 380, priorities=3, leave=rng.choice((0.0, 0.3)))
     )
-    return _scenario(
+    return (_by_the_clock if depth > 1 else _scenario)(
         rng,
         requests,
         groups=layout,
@@ -283,6 +311,7 @@ def _mixed(rng: random.Random) -> Scenario:
         draft_tokens=drafts,
         draft_acceptance_ratio=rng.choice((0.3, 0.8)),
         depth=depth,
+        stages=stages,
         max_num_batched_tokens=budget,
         max_num_seqs=rng.choice((2, 5, 8, 16)),
         long_prefill_token_threshold=rng.choice((0, 0, 40)),
@@ -307,6 +336,7 @@ WORKLOADS = (
     Workload(name="long prefills", draw=_long_prompts),
     Workload(name="aborted requests", draw=_aborts),
     Workload(name="pipeline stages", draw=_pipeline),
+    Workload(name="stages, asynchronous", draw=_asynchronous_pipeline),
     Workload(name="all of it mixed", draw=_mixed),
 )
 
@@ -340,11 +370,10 @@ def layout_of(groups: tuple[dict[str, Any], ...]) -> CacheLayout:
 def twin_of(scenario: Scenario) -> TwinConfig:
     """The twin of a scenario's engine; its steps take the same time whatever they hold."""
     asynchronous = scenario["async_scheduling"]
-    stages = 1 if asynchronous else scenario["depth"]
     twin: TwinConfig = config(
-        step_time=step_time(stages=stages),
+        step_time=step_time(step_s=scenario["step_s"] or 0.01, stages=scenario["stages"]),
         cache=layout_of(scenario["groups"]),
-        concurrent_batches=2 if asynchronous else 1,
+        concurrent_batches=scenario["stages"] + 1 if asynchronous else 1,
         **{name: scenario[name] for name in TWIN_SETTINGS},
     )
     return twin
@@ -353,6 +382,8 @@ def twin_of(scenario: Scenario) -> TwinConfig:
 def twin_trace(scenario: Scenario, *, repeat_steps: bool = True) -> Trace:
     """What the twin schedules."""
     engine = Engine(twin_of(scenario), detail="tokens", repeat_steps=repeat_steps)
+    if scenario["step_s"]:
+        return _timed_trace(engine, scenario)
     arriving = {str(request["id"]): request for request in scenario["requests"]}
     leaving = {str(request["id"]): request["leaves"] for request in scenario["requests"] if request["leaves"]}
     steps: Trace = []
@@ -382,6 +413,23 @@ def twin_trace(scenario: Scenario, *, repeat_steps: bool = True) -> Trace:
             ended += 1
             let_in_and_out(ended)
         engine.advance(now_s)
+    return steps
+
+
+def _timed_trace(engine: Engine, scenario: Scenario) -> Trace:
+    steps: Trace = []
+    engine.on_scheduled = lambda: steps.append(_step_of(engine, engine._in_flight[-1]))
+    moments = [(request["at_s"], request) for request in scenario["requests"]]
+    moments += [(request["leaves_s"], str(request["id"])) for request in scenario["requests"] if request["leaves_s"]]
+    for at_s, what in sorted(moments, key=lambda moment: moment[0]):
+        while (due_s := engine.next_event_s()) is not None and due_s < at_s:
+            engine.advance(due_s)
+        if isinstance(what, str):
+            engine.abort(what, at_s)
+        else:
+            engine.add(_twin_request(what), at_s)
+    while (due_s := engine.next_event_s()) is not None:
+        engine.advance(due_s)
     return steps
 
 

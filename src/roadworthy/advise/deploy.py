@@ -36,6 +36,7 @@ def _config(deployment: Deployment, best: LayoutPlan) -> TwinConfig:
         raise Unsupported(
             f"{deployment.name}: the time of a step is not modelled for {best.layout.label}, so it cannot be simulated"
         )
+    wanted = _value(deployment, best, "async_scheduling", None)
     try:
         return TwinConfig(
             models=(deployment.model.served_name,),
@@ -48,8 +49,8 @@ def _config(deployment: Deployment, best: LayoutPlan) -> TwinConfig:
             enable_prefix_caching=_value(deployment, best, "enable_prefix_caching", True) is not False,
             max_num_queued_reqs=_optional_number(deployment, best, "max_num_queued_reqs"),
             policy=_policy(deployment, best),
-            async_scheduling=_value(deployment, best, "async_scheduling", False) is True,
-            late_admission=best.scheduled_ahead and _value(deployment, best, "async_scheduling", None) is None,
+            async_scheduling=wanted is True,
+            late_admission=best.scheduled_ahead and wanted is None,
             long_prefill_token_threshold=_optional_number(deployment, best, "long_prefill_token_threshold") or 0,
             answer_tokens=deployment.workload.output_tokens.p50,
             engine_version=deployment.engine.version,

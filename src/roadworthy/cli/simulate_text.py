@@ -56,8 +56,11 @@ def notes(judged: JudgedRun) -> tuple[str, ...]:
         )
     if best.layout.pp > 1:
         said.append(
-            "vLLM does not balance the batches of a pipeline: the largest one sets the pace of all, so decoding is "
-            "slower than with even batches and the pipeline idles while requests wait."
+            "Batches of a pipeline cannot overtake, and vLLM does not even them out: one that computes a prompt sets "
+            "the pace of all, and what comes meanwhile meets in the next."
+            if best.scheduled_ahead
+            else "Without asynchronous scheduling vLLM's core looks for new requests only when a result comes: batches "
+            "of the pipeline merge, the largest one sets the pace of all, and the pipeline idles while requests wait."
         )
     return tuple(said)
 

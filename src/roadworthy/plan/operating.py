@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from roadworthy.plan.expert_load import expected_largest
 from roadworthy.plan.speed import REQUEST_OVERHEAD_S, Calibration
+from roadworthy.plan.timing import POLL_S
 from roadworthy.plan.values import Layout, Predicted
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ the iteration stops on its way."""
 SLOW_VARIATION = 0.25
 """Squared coefficient of variation of what prompts add to a round: their lengths differ, and several may meet."""
 P99_SIGMAS = 2.33
+LASTING_REQUESTS = 300.0
+"""A batch that is opened more seldom than once in so many requests is not reckoned with, however long it would last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +43,7 @@ class _Walk:
     Args:
         largest_share: of the requests in flight that the largest batch holds.
         gap_s: between two batches that come back and may take a new request, as an arrival finds it.
+        behind_s: what is left to wait for beyond, where the next batch is formed already.
         longest_gap_s: the same while prompts are computed.
         carrier_share: of the prompts of one round that meet in one batch.
         round_sd_s: standard deviation of one round, times the root of how long rounds of a kind follow each other: over
@@ -49,6 +53,7 @@ class _Walk:
     seconds: float
     largest_share: float
     gap_s: float
+    behind_s: float
     longest_gap_s: float
     carrier_share: float
     round_sd_s: float
@@ -144,7 +149,9 @@ class Engine:
         Mixing comes after the step times, not before: a batch that meets one prompt reads nearly all experts, so a
         mean batch would read too many.
         """
-        return self._pipeline_walk(concurrency, rate) if self._stages > 1 else self._single_walk(concurrency, rate)
+        if self._stages == 1:
+            return self._single_walk(concurrency, rate)
+        return self._cycle_walk(concurrency, rate) if self._ahead else self._pipeline_walk(concurrency, rate)
 
     def _single_walk(self, concurrency: float, rate: float) -> _Walk:
         pieces, tokens_max = self._pieces, self._tokens_max
@@ -160,17 +167,70 @@ class Engine:
             for _ in range(3):  # several pieces in each step
                 together = min(arrivals * walk, tokens_max / piece) * piece
                 walk = slow = self._beside_s(concurrency, together)
+        busy = min(1.0, share * slow / walk)  # of the time, which is what an arrival finds
         return _Walk(
             seconds=walk,
             largest_share=1.0,
-            gap_s=walk,
+            gap_s=busy * slow + (1 - busy) * alone,
+            behind_s=walk,
             longest_gap_s=walk,
             carrier_share=1.0,
             round_sd_s=_round_sd_s(slow - alone, share, 1 / pieces, min(1.0, rate * alone)),
         )
 
+    def _cycle_walk(self, concurrency: float, rate: float) -> _Walk:
+        """The mean walk of a pipeline with asynchronous scheduling, where batches have places in a cycle.
+
+        A batch is scheduled as many turns of the core's loop after the last time as there are stages, while that step
+        is under way, and a new request joins the batch whose turn comes after the next result (:mod:`twin.core_loop`).
+        So batches are uneven by chance only, and what comes between two results meets in one batch.
+
+        Batches cannot overtake: a round lasts ``plain``, the step of the largest batch, or ``slow``, the same with
+        prompts, if any batch carries some. The other batches follow the slow one right away, each after its own step in
+        the last stage, so that what is left of the round is one gap without a turn for new requests, the ``longest``.
+        The prompts that come in it meet: with ``came`` expected ``came / (1 - exp(-came))`` of them, given that there
+        are any. What does not fit into one step follows in the next batches, a stage behind each other: the slow rounds
+        ``stay`` so long.
+
+        Slow rounds end when none came in the last one. With lengths gamma distributed none comes in one with
+        ``exp(-rate * plain) * (1 + c * rate * added) ** (-1 / c)``.
+        """
+        stages, pieces, exp = self._stages, self._pieces, math.exp
+        even = 1 / min(stages, max(1.0, concurrency))
+        share = even + self._spread / math.sqrt(max(1.0, concurrency))
+        large = concurrency * share
+        plain = slow = stay = self._decode_s(large)
+        behind = plain / stages
+        none = exp(-rate * plain)
+        begins, ends = 1 - none, 1.0
+        for _ in range(PIPELINE_ROUNDS):
+            longest = stay - (stages - 1) * behind
+            came = rate * longest
+            met = came / (1 - exp(-came)) if came > CONCURRENCY_MIN else 1.0
+            prompts = ends + (1 - ends) * met
+            batches = max(pieces, prompts * self._computed / self._tokens_max + 0.5)  # the last is half full
+            carrying = self._beside_s(large, prompts * self._computed / batches)
+            slow = (slow + max(carrying, plain)) / 2
+            stay = slow * (1 + (batches - 1) / stages)
+            ends = none * (1 + SLOW_VARIATION * rate * (stay - plain)) ** (-1 / SLOW_VARIATION)
+        slow_s = begins / (ends + begins) * stay
+        plain_s = ends / (ends + begins) * plain
+        rounds = slow_s / slow + plain_s / plain
+        busy = slow_s / (slow_s + plain_s)
+        longest = stay - (stages - 1) * behind
+        return _Walk(
+            seconds=(slow_s + plain_s) / rounds,
+            largest_share=share,
+            gap_s=busy * (longest**2 + (stages - 1) * behind**2) / stay + (1 - busy) * behind,
+            behind_s=behind,
+            longest_gap_s=longest,
+            carrier_share=1.0,
+            round_sd_s=_round_sd_s(slow - plain, slow_s / slow / rounds, ends, begins),
+        )
+
     def _pipeline_walk(self, concurrency: float, rate: float) -> _Walk:
-        """The mean walk where as many batches as stages follow each other, first in, first out (docs/concepts/twin.md).
+        """The mean walk where batches follow each other, first in, first out, at most as many as stages
+        (docs/concepts/twin.md).
 
         Batches cannot overtake, so the slowest of those under way sets the pace of all. A round lasts ``plain``, the
         step of the largest batch, or ``slow``, the same with a piece of a prompt, if any batch carries one:
@@ -186,23 +246,28 @@ class Engine:
 
         The engine does not balance batches: a request joins the batch that comes back next, so a batch's share of the
         arrivals is its share of the round. The others come back right behind each other, each after its own step in
-        the last stage; what is left of the round is the slowest one's, ``1 - (stages - 1) / stages * other / slowest``.
+        the last stage; what is left of the round is the slowest one's, ``1 - others / stages * other / slowest``.
         Hence a batch that carries a prompt gets the next one too (``keep``), and the largest batch grows (``share``),
-        by this or by chance: arrivals in such runs are as uneven as independent ones that are fewer.
+        by this or by chance: arrivals in such runs are as uneven as independent ones that are fewer. There may be
+        fewer batches than stages (:meth:`_others`); then vLLM's core sleeps once a round (:mod:`twin.core_loop`).
         """
         stages, pieces, tokens_max = self._stages, self._pieces, self._tokens_max
         seconds, context, exp = self._seconds, self._context, math.exp
         piece, rounds = self._computed / pieces, max(1.0, pieces / stages)
-        others = stages - 1
+        cut = self._demand.share_above(tokens_max)
+        others = float(stages - 1)
         even = 1 / min(stages, max(1.0, concurrency))
         walk = slow = self._decode_s(concurrency * even)
         share, keep, chance = even, even, 0.0
         busy, ends, begins, plain = 0.0, 1.0, 0.0, slow
         for _ in range(PIPELINE_ROUNDS):
-            large, small = concurrency * share, concurrency * (1 - share) / others
+            large, small = concurrency * share, concurrency * (1 - share) / max(others, 0.1)
             running = large if large > 1 else 1.0
             plain = seconds(0, 0, running, large * context)
             other = seconds(0, 0, small if small > 1 else 1.0, small * context)
+            others, full = self._others(concurrency, small, walk, cut)
+            even = 1 / min(1 + others, max(1.0, concurrency))
+            plain += (1 - full) * POLL_S
             together = min(max(1.0, keep * rate * walk / chance if chance else 1.0) * piece, tokens_max)
             carrying = self._beside_s(large, together)
             slow = (slow + (carrying if carrying > plain else plain)) / 2
@@ -215,7 +280,7 @@ class Engine:
             chance = begins / (ends + begins)
             walk = chance * slow + (1 - chance) * plain
             busy = chance * slow / walk
-            also = 1 - exp(-rate * pieces * slow * (1 - keep) / others)
+            also = 1 - exp(-rate * pieces * slow * (1 - keep) / max(others, 0.1))
             beside = other
             if also > 0:
                 beside += also * (self._beside_s(small, piece) - other)
@@ -225,15 +290,32 @@ class Engine:
             rest = 1 - others / stages * min(1.0, other / plain)
             grown = ((1 - busy) * rest + busy * apart) / (1 - busy * (keep - apart))
             runs = max(1.0, concurrency * (1 - busy * keep))
-            share = (share + min(1.0, max(even, grown, 1 / stages + self._spread / math.sqrt(runs)))) / 2
+            share = (share + min(1.0, max(even, grown, even + self._spread / math.sqrt(runs)))) / 2
         return _Walk(
             seconds=walk,
             largest_share=share,
             gap_s=busy * keep * slow + (1 - busy) * share * plain,
+            behind_s=0.0,
             longest_gap_s=keep * slow,
             carrier_share=keep,
             round_sd_s=_round_sd_s(slow - plain, chance, ends, begins),
         )
+
+    def _others(self, concurrency: float, members: float, walk_s: float, cut: float) -> tuple[float, float]:
+        """Batches beside the largest, and the chance that there are as many batches as stages.
+
+        A request opens a batch of its own when it comes within one of the core's turns in vain, of which there are at
+        most ``stages - 2`` behind a batch, or when its prompt does not fit into the step: ``cut``. A batch of ``m``
+        members that gains them as it loses them lasts until it is empty: with ``b`` batches opened a request, there
+        is one with odds of ``b * concurrency * (exp(m) - 1) / m`` (the busy period of a queue with a server for
+        everyone).
+        """
+        stages = self._stages
+        lasting = min(LASTING_REQUESTS, concurrency * math.expm1(min(members, 20.0)) / max(members, 1e-6))
+        by_turns = (stages - 1) / 2 * POLL_S / walk_s * lasting if stages > 2 else 0.0
+        by_chunks = cut * lasting
+        some, last = 1 - 1 / (1 + by_turns + by_chunks), 1 - 1 / (1 + by_chunks)
+        return (stages - 2) * some + last, some * last
 
     def _decode_s(self, sequences: float) -> float:
         """A step of decoding alone."""
@@ -254,10 +336,10 @@ class Engine:
 
     def _wait_s(self, walk: _Walk, concurrency: float) -> float:
         """For the end of the step under way, and for the next one where that is formed already."""
-        return walk.gap_s / 2 + self._ahead * min(1.0, concurrency) * walk.gap_s
+        return walk.gap_s / 2 + self._ahead * min(1.0, concurrency) * walk.behind_s
 
     def _longest_wait_s(self, walk: _Walk, concurrency: float) -> float:
-        return walk.longest_gap_s + self._ahead * min(1.0, concurrency) * walk.gap_s
+        return walk.longest_gap_s + self._ahead * min(1.0, concurrency) * walk.behind_s
 
     def _ttft_s(self, concurrency: float, walk: _Walk, prompt: float, cached: float, wait_s: float) -> float:
         """Waiting for a batch to join, then the walk of the prompt's first chunk; the others follow it through the

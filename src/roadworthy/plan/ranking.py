@@ -28,7 +28,8 @@ def ranked(layouts: Sequence[LayoutPlan], sla: Sla) -> tuple[LayoutPlan, ...]:
         if judged.predicted is None:
             # what cannot be built stands behind what only lacks memory
             return (order, 0 if judged.ranks else 1, judged.short_by_bytes, *known)
-        saturated = 1 if judged.predicted.saturated else 0
+        # of two that do not carry the load, the one that carries more of it
+        saturated = 1 + _steps(judged.predicted.load_ratio, 1.0, ALIKE_RATIO) if judged.predicted.saturated else 0
         if _meets(judged):
             return (order, 0, saturated, _steps(most, _capacity(judged), 1 + judged.predicted.error_band), 0, *known)
         return (order, 1, saturated, 0, _steps(_worst_miss(judged, sla), least_miss, ALIKE_RATIO), *known)

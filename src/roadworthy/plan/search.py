@@ -179,9 +179,7 @@ def _measured(case: _Case, layout: Layout) -> LayoutPlan:
     judged = _plan_of(
         case, layout, cache, knobs, pool, concurrency=forecast.concurrency / layout.dp, holds=holds, pieces=pieces
     )
-    return replace(
-        judged, predicted=forecast, step_time=step, demand=demand, scheduled_ahead=_scheduled_ahead(case, layout)
-    )
+    return replace(judged, predicted=forecast, step_time=step, demand=demand, scheduled_ahead=_scheduled_ahead(case))
 
 
 def _demand(case: _Case, cache: CacheLayout, *, kept_ratio: float = 1.0) -> Demand:
@@ -226,15 +224,15 @@ def _forecast(
         layout=layout,
         concurrency_max=concurrency_max,
         max_num_batched_tokens=knobs.max_num_batched_tokens,
-        scheduled_ahead=_scheduled_ahead(case, layout),
+        scheduled_ahead=_scheduled_ahead(case),
     )
 
 
-def _scheduled_ahead(case: _Case, layout: Layout) -> bool:
-    """Whether vLLM schedules asynchronously, as it does by itself on GPUs (seen with 0.26; by its source up to 0.32 not
-    in a pipeline, unless its newer model runner takes the model), but not on the CPU."""
+def _scheduled_ahead(case: _Case) -> bool:
+    """Whether vLLM schedules asynchronously, as it does by itself on GPUs (seen with 0.26; in a pipeline by the source
+    of 0.32 and 0.33 with the V2 model runner, the default for every model there), but not on the CPU."""
     wanted = case.deployment.engine.settings.get("async_scheduling", True) is not False
-    return wanted and layout.pp == 1 and case.gpu.id != "cpu"
+    return wanted and case.gpu.id != "cpu"
 
 
 def _settled(case: _Case, layout: Layout, cache: CacheLayout, weights: Sequence[StageWeights]) -> tuple[Knobs, Pool]:

@@ -268,8 +268,8 @@ def room_ratio(*, stages: int, pieces: float = 1.0) -> float:
 def sequences(concurrency: float, holds: int, *, stages: int = 1, pieces: float = 1.0) -> int:
     """``max_num_seqs`` for a mean of ``concurrency`` in flight: room for arrivals that come together.
 
-    At least :data:`ROOM_RATIO` of the mean, with a pipeline :data:`PIPELINE_ROOM_RATIO` (its uneven batches slow
-    decoding, which holds more requests in flight, which makes them more uneven) or more, and three deviations; rounded
+    At least :data:`ROOM_RATIO` of the mean, with a pipeline :data:`PIPELINE_ROOM_RATIO` (prompts that come while one
+    holds it up meet and hold it up longer, which keeps more requests in flight) or more, and three deviations; rounded
     up to a size that CUDA graphs are captured for, at most what the pool ``holds``.
     """
     room = room_ratio(stages=stages, pieces=pieces)
@@ -326,7 +326,7 @@ def _sequences_why(layout: Layout, concurrency: float, holds: int, pieces: float
     if layout.pp > 1:
         ratio = room_ratio(stages=layout.pp, pieces=pieces)
         many = "twice" if ratio < 2.05 else f"{ratio:.1f} times"
-        room = f"{many} as many, because the batches of a pipeline grow apart and a limit that binds becomes a queue"
+        room = f"{many} as many, because prompts that meet slow all batches of a pipeline and a limit would queue"
     return (
         f"about {concurrency:.0f} requests in flight by Little's law; room for {room}, up to a captured graph size; "
         f"the pool holds {holds:,} of the workload's mean length; each also costs logits and graph memory"

@@ -21,6 +21,9 @@ from typing import Protocol
 
 GRAPH_TOKENS = 512
 """Largest batch that vLLM captures as a CUDA graph by default, prompts or not."""
+POLL_S = 0.001
+"""What vLLM's core sleeps after a turn of its loop that scheduled nothing while requests are unfinished
+(``EngineCoreProc._process_engine_step``, vLLM 0.32 and 0.33)."""
 Seconds = Callable[[float, float, float, float], float]
 """Prompt tokens, their context pairs, decoding sequences and the sum of their contexts to seconds."""
 

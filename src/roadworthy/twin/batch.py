@@ -22,15 +22,17 @@ class Entry:
 
 class Batch:
     """One step on its way through the pipeline; ``entries`` are in the order of scheduling. ``has_prefill`` says that
-    one of the running requests was still computing its prompt; ``loaded_tokens`` come from the offload tier first."""
+    one of the running requests was still computing its prompt; ``loaded_tokens`` come from the offload tier first;
+    ``turn`` is that of the core's loop in which it was formed."""
 
-    __slots__ = ("done_s", "entries", "has_prefill", "loaded_tokens", "start_s")
+    __slots__ = ("done_s", "entries", "has_prefill", "loaded_tokens", "start_s", "turn")
 
     def __init__(self) -> None:
         self.entries: dict[Sequence, Entry] = {}
         self.start_s = self.done_s = 0.0
         self.has_prefill = False
         self.loaded_tokens = 0
+        self.turn = 0
 
     def take_out(self, seq: Sequence) -> int:
         """Leave a sequence out that has been preempted; returns the tokens it had of the budget."""

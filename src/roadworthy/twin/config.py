@@ -33,7 +33,7 @@ class TwinConfig:
         async_scheduling: schedule a step while the one before it runs, as vLLM does where it can: a new request waits
             for the step under way and the one behind it, and the host's work is hidden.
         late_admission: what of asynchronous scheduling a client notices, at no cost in time to simulate: a request that
-            comes while a step is under way joins the one after the next, which is formed already. Not in a pipeline.
+            comes while a step is under way joins the one after the next, which is formed already.
         long_prefill_token_threshold: the most that one prompt gets of a step while others wait or run; 0 is no limit.
         draft_tokens: verified for each sequence in a step, one sequence at a time and unevenly; 0 leaves speculative
             decoding to ``step_time``, which knows it on average.
@@ -89,8 +89,8 @@ class TwinConfig:
         for name in ("long_prefill_token_threshold", "draft_tokens", "lookahead_tokens", "offload_blocks"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} {getattr(self, name)} is negative")
-        if self.late_admission and (self.async_scheduling or self.step_time.pipeline_stages > 1):
-            raise ValueError("late_admission: for one stage, and instead of async_scheduling")
+        if self.late_admission and self.async_scheduling:
+            raise ValueError("late_admission: instead of async_scheduling")
         if not 0 <= self.draft_acceptance_ratio <= 1:
             raise ValueError(f"draft_acceptance_ratio {self.draft_acceptance_ratio} is not between 0 and 1")
         if self.offload_tokens_per_s <= 0:
@@ -105,6 +105,12 @@ class TwinConfig:
                 f"kv_blocks {self.kv_blocks} hold no request of max_model_len {self.max_model_len}: "
                 f"it takes {needed} and block 0 is a placeholder"
             )
+
+    @property
+    def turns_between_tokens(self) -> int:
+        """Turns of the core's loop from one step of a decoding request to its next; 0 where each result opens the next
+        (vLLM 0.32 ``AsyncScheduler.decode_stagger``, V2 model runner)."""
+        return self.step_time.pipeline_stages if self.async_scheduling and self.step_time.pipeline_stages > 1 else 0
 
     @property
     def in_flight_tokens(self) -> int:

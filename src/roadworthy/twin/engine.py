@@ -4,9 +4,8 @@ Nothing happens between calls. ``next_event_s`` tells when something will; ``adv
 moment happen. The virtual driver jumps from event to event, the server sleeps until the next one.
 
 A batch passes ``pipeline_stages`` equal stages, first in first out, each busy for its share of the step time; so up
-to that many batches are under way at once (one more with asynchronous scheduling), and a new one is formed whenever
-there is a free place and something to run. (vLLM looks for new requests when it handles a result, so that at low load
-its micro-batches merge; the twin's do not.) CPU work is in the step time's fixed cost.
+to that many batches are under way at once (one more with asynchronous scheduling); when a new one is formed is the
+business of :mod:`twin.core_loop`. CPU work is in the step time's fixed cost.
 """
 
 from __future__ import annotations
@@ -150,7 +149,7 @@ class Engine(Steps):
             holding = Holding(None, request.prompt_tokens)
         seq = Sequence(request, holding, limit=answer_tokens, order=self._order, queued_s=now_s)
         self._sequences[request.id] = seq
-        if self._late_admission and self._in_flight:
+        if self._late_admission and (self._in_flight or (self._cycle and self._due_s is not None)):
             self._late.append(seq)
             self._settle_stretches(now_s)
             return
@@ -207,10 +206,13 @@ class Engine(Steps):
         caller can react to it before time goes on.
         """
         outputs: list[Output] = []
-        in_flight = self._in_flight
+        in_flight, one_place = self._in_flight, self._one_place
         while True:
             due_s = self._due_s
-            if in_flight and (due_s is None or in_flight[0].done_s <= due_s):
+            # a core that sleeps schedules before it handles a result of the same moment
+            if in_flight and (
+                due_s is None or in_flight[0].done_s < due_s or (one_place and in_flight[0].done_s == due_s)
+            ):
                 at_s = in_flight[0].done_s
                 if at_s > now_s:
                     break
@@ -221,16 +223,16 @@ class Engine(Steps):
                     if not flight.entries and self._repeat(flight, at_s):
                         continue
                     self._end_lane_step(flight, at_s, outputs)
-                    self._schedule(at_s, flight)
                 else:
                     self._end_batch(flight, at_s, outputs)
-                    self._schedule(at_s)
+                self._go_on(flight, at_s)
             elif due_s is None or due_s > now_s:
                 break
             else:
                 self._now_s = due_s
                 self._due_s = None
-                self._schedule(due_s)
+                lane, self._resting = self._resting, None
+                self._schedule(due_s, lane)
             if stop_at_output and outputs:
                 return tuple(outputs)
         if now_s < self._now_s:
@@ -243,10 +245,3 @@ class Engine(Steps):
         if now_s < self._now_s or (due_s is not None and due_s < now_s) or (in_flight and in_flight[0].done_s < now_s):
             raise ValueError(f"at {now_s}: time stands at {self._now_s}, and something is due at {self._due()}")
         self._now_s = now_s
-
-    def _want_schedule(self, now_s: float) -> None:
-        """Schedule at the next ``advance`` when there is a place in the pipeline and someone for it."""
-        if self._due_s is None and len(self._in_flight) < self._places:
-            scheduler = self._scheduler
-            if scheduler.may_admit or scheduler.prefilling or len(scheduler.running) > self._sampling():
-                self._due_s = now_s

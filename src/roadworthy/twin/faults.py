@@ -170,7 +170,7 @@ class FaultyEngine(Engine):
         self._late.clear()
         self._in_flight.clear()
         self._stage_free_s = [-math.inf] * self._stages
-        self._spare_lane = self._due_s = None
+        self._spare_lane = self._due_s = self._resting = None
         self.leaked_blocks = 0
         return lost
 

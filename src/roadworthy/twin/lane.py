@@ -76,6 +76,7 @@ class Lane:
         "started",
         "steps",
         "stretch",
+        "turn",
     )
 
     def __init__(self, pool: BlockPool, *, keep_times: bool = True) -> None:
@@ -90,6 +91,7 @@ class Lane:
         self.history = History(keep=keep_times)
         self.stretch: Stretch | None = None
         self.done_s = 0.0
+        self.turn = 0
 
     # -- members ---------------------------------------------------------------------------------------------------
 

@@ -112,7 +112,8 @@ class Sequence:
 
     ``computed`` tokens have their KV or will when the steps under way end; ``in_flight`` of them are of those steps.
     ``placeholders`` stand for tokens that asynchronous scheduling has scheduled and not seen. ``drafts`` are to be
-    verified in the next step. ``stale`` tokens in flight were scheduled before a preemption.
+    verified in the next step. ``stale`` tokens in flight were scheduled before a preemption. In a pipeline with
+    asynchronous scheduling it may decode in turn ``next_turn`` of the core's loop again.
 
     While ``lane`` is set the request decodes in step with others: ``computed`` and ``generated`` are as of its step
     ``joined`` there, until :meth:`tell`.
@@ -131,6 +132,7 @@ class Sequence:
         "lane",
         "last_s",
         "limit",
+        "next_turn",
         "order",
         "placeholders",
         "preemptions",
@@ -154,7 +156,7 @@ class Sequence:
         self.queued_s = queued_s
         self.scheduled_s = self.first_token_s = -1.0
         self.generated = self.computed = self.cached_tokens = self.preemptions = 0
-        self.in_flight = self.placeholders = self.drafts = self.stale = self.junction = 0
+        self.in_flight = self.placeholders = self.drafts = self.stale = self.junction = self.next_turn = 0
         self.times: list[float | Span] = []
         self.lane: Lane | None = None
         self.joined = self.since = 0

@@ -52,6 +52,7 @@ class Scheduler:
         self._max_model_len = config.max_model_len
         self._long_tokens = config.long_prefill_token_threshold
         self._async = config.async_scheduling
+        self._turn, self._stagger = 0, config.turns_between_tokens
         self._draft_tokens = config.draft_tokens
         self._lookahead = config.lookahead_tokens
         self._block_tokens = self.pool.unit_tokens if self.pool.states else 0
@@ -89,8 +90,13 @@ class Scheduler:
 
     # -- a step, every sequence looked at --------------------------------------------------------------------------
 
-    def schedule(self, now_s: float) -> tuple[Batch | None, bool]:
-        """The next batch, None when nothing can run, and whether something was preempted."""
+    def schedule(self, now_s: float, turn: int) -> tuple[Batch | None, bool]:
+        """The next batch, None when nothing can run, and whether something was preempted.
+
+        Args:
+            turn: of the core's loop, see :mod:`twin.core_loop`.
+        """
+        self._turn = turn
         self.begin_step()
         batch = Batch()
         before = self.preemptions
@@ -114,7 +120,7 @@ class Scheduler:
         while budget > 0 and index < len(running):
             seq = running[index]
             index += 1
-            if not seq.running:
+            if not seq.running or (self._stagger and seq.next_turn > self._turn):
                 continue
             tokens = self.tokens_of(seq, budget, long_tokens)
             if tokens <= 0:
@@ -306,6 +312,7 @@ class Scheduler:
             if self._async:
                 seq.placeholders += 1 + entry.drafts
                 seq.drafts = self._draft_tokens
+                seq.next_turn = self._turn + self._stagger
 
     # -- what a step brought ---------------------------------------------------------------------------------------
 

@@ -10,8 +10,10 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING, Literal
 
+from roadworthy.plan.timing import POLL_S
 from roadworthy.twin.batch import Batch, load_of
 from roadworthy.twin.config import accepted_drafts
+from roadworthy.twin.core_loop import CoreLoop
 from roadworthy.twin.lane import LONG_HISTORY, Lane
 from roadworthy.twin.requests import Finished, Output, new_output
 from roadworthy.twin.scheduler import Scheduler
@@ -43,7 +45,14 @@ class Steps:
         self._sequences: dict[str, Sequence] = {}
         self._in_flight: deque[Lane | Batch] = deque()
         self._stages = config.step_time.pipeline_stages
-        self._places = self._stages + config.async_scheduling
+        self._loop = CoreLoop(self._stages + config.async_scheduling)
+        self._one_place = self._loop.places == 1
+        self._resting: Lane | None = None  # ended, and will be scheduled again after the core's sleep
+        self._awake_s = -math.inf  # when the core's sleep ends, where nothing is under way
+        self._stagger = config.turns_between_tokens
+        self._cycle = self._stages if config.late_admission and self._stages > 1 else 0
+        self._vain = False  # the last turn scheduled nothing, in a pipeline with asynchronous scheduling
+        self._sampled_s = [-math.inf] * self._stagger  # when the batch of each turn of the cycle brings its tokens
         self._seconds = config.step_time.real_step() if config.draft_tokens else config.step_time.compiled()
         self._load_s = 1 / config.offload_tokens_per_s if config.offload_blocks else 0.0
         self._stage_free_s = [-math.inf] * self._stages
@@ -93,52 +102,160 @@ class Steps:
 
     def _schedule(self, now_s: float, lane: Lane | None = None) -> None:
         """Form batches while there is a free place in the pipeline and something to run; ``lane`` has just ended."""
+        if self._cycle:
+            self._take_turns(now_s)
+            return
         before = len(self._in_flight)
         self._form(now_s, lane)
+        if not self._one_place and not self._stagger:
+            self._wait(now_s)
         if self._late and (len(self._in_flight) > before or not self._in_flight):
             for seq in self._late:
                 self._scheduler.enqueue(seq)
             self._late.clear()
+
+    def _take_turns(self, now_s: float) -> None:
+        """Turns of a pipeline with asynchronous scheduling, until the one of the batch whose result comes next.
+
+        vLLM takes that turn now as well, and what it schedules runs after the result. Here it is formed when the result
+        is there, so that a lane has one step under way; requests that come in between are kept for the next turn.
+        """
+        while True:
+            for seq in self._late:
+                self._scheduler.enqueue(seq)
+            self._late.clear()
+            if self._in_flight:
+                ahead = self._loop.turn - self._in_flight[0].turn
+                if ahead > self._cycle or (ahead == self._cycle and _samples(self._in_flight[0])):
+                    return
+            if not self._form_one(now_s, None):
+                self._turn_in_vain(now_s)
+                return
+
+    def _wait(self, now_s: float) -> None:
+        """The core looks at the oldest result when it has taken its turns in vain, not before."""
+        if self._in_flight:
+            self._hold_back(self._loop.waits_from_s(self._in_flight[0].turn, now_s))
+
+    def _hold_back(self, until_s: float) -> None:
+        """Let the oldest result be handled no sooner."""
+        flight = self._in_flight[0]
+        if flight.done_s < until_s:
+            flight.done_s = until_s
+            if isinstance(flight, Lane) and flight.stretch is not None:
+                start_s = flight.stretch.start_s
+                flight.stretch = Stretch(flight.stretch.first, 1, start_s, until_s - start_s, 0.0)
+
+    def _go_on(self, flight: Lane | Batch, at_s: float) -> None:
+        """Schedule again, now that the result of ``flight`` has been handled, or let the core sleep first."""
+        lane = flight if isinstance(flight, Lane) else None
+        if self._cycle:
+            taken = self._loop.turn - flight.turn > self._cycle  # by prompts that had not to wait for its tokens
+            if taken and lane is not None:
+                lane.dissolve()
+            if (taken and not self._vain) or (not taken and self._form_one(at_s, lane)):
+                self._take_turns(at_s)
+            elif taken:
+                self._sleep(at_s)
+            else:
+                self._turn_in_vain(at_s)
+            return
+        if self._one_place or not (self._vain if self._stagger else self._loop.result(flight.turn)):
+            self._schedule(at_s, lane)
+            if self._late_admission and not self._in_flight:  # so there was no step behind this one
+                self._awake_s = at_s + POLL_S
+                self._want_schedule(at_s)
+            return
+        self._resting = lane
+        self._sleep(at_s)
+
+    def _has_place(self) -> bool:
+        flights = self._in_flight
+        return not flights or (not self._one_place and self._loop.free_places(flights[0].turn) > 0)
+
+    def _want_schedule(self, now_s: float) -> None:
+        """Schedule for someone who is there, unless the core waits for a result."""
+        scheduler = self._scheduler
+        if self._due_s is None and (
+            scheduler.may_admit or scheduler.prefilling or len(scheduler.running) > self._sampling()
+        ):
             if not self._in_flight:
-                self._form(now_s, None)
+                self._due_s = max(now_s, self._awake_s)
+            elif not (self._one_place or self._stagger or self._cycle):
+                self._due_s = self._loop.next_look_s(self._in_flight[0].turn, now_s)
 
     def _form(self, now_s: float, lane: Lane | None) -> None:
+        while self._has_place() and self._form_one(now_s, lane):
+            lane = None
+            if self._one_place:
+                return
+        if self._stagger and self._has_place():
+            self._turn_in_vain(now_s)
+
+    def _form_one(self, now_s: float, lane: Lane | None) -> bool:
+        """Form one batch, with the members of ``lane``, whose step has just ended; False when there is nothing to run
+        in this turn."""
         scheduler = self._scheduler
-        while len(self._in_flight) < self._places:
-            if self._lanes:
-                if (
-                    lane is not None
-                    and len(lane.members) == len(scheduler.running)  # so no prompt and no other step is under way
-                    and not scheduler.pool.slack_blocks
-                ):
-                    ready: Lane | None = lane
-                else:
-                    ready = self._lane_for(lane)
-                if ready is not None:
-                    begun = self._begin_lane_step(ready, now_s)
-                    if begun:
-                        if self._places == 1:
-                            return
-                        lane = None
-                        continue
+        if self._lanes:
+            if (
+                lane is not None
+                and len(lane.members) == len(scheduler.running)  # so no prompt and no other step is under way
+                and not scheduler.pool.slack_blocks
+            ):
+                ready: Lane | None = lane
+            else:
+                ready = self._lane_for(lane)
+            if ready is not None:
+                begun = self._begin_lane_step(ready, now_s)
+                if begun is not False:
                     if begun is None:
                         self._spare_lane = ready
-                        return
-                    lane = ready
-            if lane is not None:
-                lane.dissolve()
-                lane = None
-            for flight in tuple(self._in_flight):
-                self._look_closer(flight)
-            batch, preempted = scheduler.schedule(now_s)
+                    return begun is True
+                lane = ready
+        if lane is not None:
+            lane.dissolve()
+        for flight in tuple(self._in_flight):
+            self._look_closer(flight)
+        while True:
+            batch, preempted = scheduler.schedule(now_s, self._loop.turn)
             if batch is not None:
                 self._launch(batch, now_s)
-            elif not preempted:
-                break
+                return True
+            if not preempted or self._stagger or self._cycle:
+                return False
+            if self._in_flight and not self._one_place:  # a turn in vain too, but the next one finds something
+                if self._loop.free_places(self._in_flight[0].turn) > 1:
+                    self._loop.take_turn()
+                    self._due_s = now_s + POLL_S
+                return False
+
+    def _turn_in_vain(self, now_s: float) -> None:
+        """Take a turn that schedules nothing, and the next one after the core's sleep if the queue has a place."""
+        turn = self._loop.take_turn()
+        if self._stagger:
+            self._sampled_s[turn % self._stagger] = -math.inf
+        self._vain = True
+        if self._scheduler.running or self._scheduler.may_admit or self._late:
+            if self._cycle:
+                full = bool(self._in_flight) and self._loop.turn - self._in_flight[0].turn > self._cycle
+            else:
+                full = not self._has_place()
+            if not full:
+                self._sleep(now_s)
+        elif self._cycle:
+            self._awake_s = now_s + POLL_S
+
+    def _sleep(self, now_s: float) -> None:
+        """The core's sleep, and its next turn after that."""
+        self._due_s = now_s + POLL_S
+        if self._in_flight:
+            self._hold_back(self._due_s)
 
     def _look_closer(self, flight: Lane | Batch) -> None:
         if isinstance(flight, Lane):
-            self._in_flight[self._in_flight.index(flight)] = flight.dissolve()
+            batch = flight.dissolve()
+            batch.turn = flight.turn
+            self._in_flight[self._in_flight.index(flight)] = batch
 
     def _lane_for(self, lane: Lane | None) -> Lane | None:
         """A lane with all running requests that no step under way holds; None when they need a closer look: some do
@@ -233,6 +350,8 @@ class Steps:
             lane.done_s = self._through_stages(step_s, now_s)
             lane.stretch = Stretch(lane.steps + 1, 1, now_s, lane.done_s - now_s, 0.0)
         self._steps += steps
+        lane.turn = self._loop.take_turn()
+        self._vain = False
         self._in_flight.append(lane)
         if self.on_scheduled is not None:
             self.on_scheduled()
@@ -277,7 +396,16 @@ class Steps:
     def _launch(self, batch: Batch, now_s: float) -> None:
         batch.start_s = now_s
         step_s = batch.loaded_tokens * self._load_s + self._seconds(*load_of(batch.entries))
-        batch.done_s = self._through_stages(step_s, now_s)
+        batch.turn = turn = self._loop.take_turn()
+        self._vain = False
+        if self._stagger:
+            # its requests' last tokens are those of the batch a cycle before, which the first stage waits for
+            place = turn % self._stagger
+            batch.done_s = self._through_stages(step_s, max(now_s, self._sampled_s[place]))
+            samples = any(entry.samples for entry in batch.entries.values())
+            self._sampled_s[place] = batch.done_s if samples else -math.inf
+        else:
+            batch.done_s = self._through_stages(step_s, now_s)
         self._steps += 1
         self._in_flight.append(batch)
         if self.on_scheduled is not None:
@@ -307,6 +435,8 @@ class Steps:
             or scheduler.prefilling
             or (scheduler.waiting and not scheduler.seats_taken)
             or lane.next_end() <= lane.steps + 1
+            or self._cycle
+            or (not self._one_place and self._loop.free_places(lane.turn))
         ):
             return False
         pool, members = scheduler.pool, len(lane.members)
@@ -333,6 +463,8 @@ class Steps:
         scheduler.begin_step()
         lane.begin_next(needs)
         self._launch_lane(lane, members, at_s, 0.0)
+        if not self._one_place:
+            self._wait(at_s)
         return True
 
     # -- ending steps ----------------------------------------------------------------------------------------------
@@ -440,3 +572,10 @@ class Steps:
         del self._sequences[seq.request.id]
         self._finished[reason] += 1
         return seq.finished(reason, at_s, TokenTimes(tuple(seq.times)) if self._keep_times else NO_TIMES)
+
+
+def _samples(flight: Lane | Batch) -> bool:
+    """Whether a step brings tokens."""
+    return (isinstance(flight, Lane) and bool(flight.members)) or any(
+        entry.samples for entry in flight.entries.values()
+    )

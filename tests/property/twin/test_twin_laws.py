@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -54,7 +55,7 @@ def engines(draw: st.DrawFn, caches: tuple[CacheLayout, ...] = (FULL_16, HYBRID,
         max_num_batched_tokens=budget,
         enable_prefix_caching=draw(st.booleans()),
         policy=draw(st.sampled_from(["fcfs", "priority"])),
-        late_admission=stages == 1 and draw(st.booleans()),
+        late_admission=draw(st.booleans()),
         step_time=step_time(step_s=0.01, stages=stages, token_s=1e-4, context_token_s=1e-6),
     )
 
@@ -146,7 +147,7 @@ def test_blocks_are_conserved_and_none_is_held_at_the_end(data: st.DataObject) -
         used = {id(run): run.hi - run.lo for part in parts for hold in part.holds for run in holders_runs(hold)}
         bare = sum(part.held - part.hashed for part in parts)
         # what a lane has taken for its members and not yet noted on each of them
-        noted = [lane_blocks(lane) for lane in engine._in_flight if isinstance(lane, Lane)]
+        noted = [lane_blocks(lane) for lane in (*engine._in_flight, engine._resting) if isinstance(lane, Lane)]
         assert pool.unused_blocks >= 0
         assert pool.free_blocks + sum(used.values()) + bare + sum(noted) == twin.kv_blocks - 1
         assert all(part.held >= part.hashed >= 0 for part in parts)
@@ -221,7 +222,8 @@ def test_limits_hold_in_every_step(data: st.DataObject) -> None:
         decoding = [seq for batch in batches if isinstance(batch, Lane) for seq in batch.members]
         sampling = [seq for batch in batches for seq, entry in batch.entries.items() if entry.samples]
         assert len(decoding) + len(sampling) == len({*decoding, *sampling}), "a request puts out one token at a time"
-        assert len(batches) <= twin.step_time.pipeline_stages
+        stages = twin.step_time.pipeline_stages
+        assert len(batches) <= stages + (stages > 1 and twin.late_admission)
         assert len(engine._scheduler.running) <= twin.max_num_seqs
         for batch in batches:
             tokens = sum(entry.tokens for entry in batch.entries.values())
@@ -262,16 +264,24 @@ def test_a_prompt_in_chunks_never_holds_more_than_was_reserved(cache: CacheLayou
 @given(
     st.lists(st.tuples(st.floats(0, 0.05), st.integers(1, 300), st.integers(1, 40)), min_size=1, max_size=25),
     st.integers(64, 512),
+    st.sampled_from([1, 1, 2, 3, 4]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_late_admission_times_tokens_as_asynchronous_scheduling_does(
-    asked: list[tuple[float, int, int]], budget: int
+    asked: list[tuple[float, int, int]], budget: int, stages: int
 ) -> None:
     """Where seats and blocks are plenty; it is kept in lanes, the other is not."""
     seen = []
     for changes in ({"late_admission": True}, {"async_scheduling": True}):
-        engine = Engine(config(max_num_seqs=32, kv_blocks=5001, max_num_batched_tokens=budget,
-                               enable_prefix_caching=False, step_time=step_time(token_s=1e-4), **changes))  # fmt: skip
+        twin = config(
+            max_num_seqs=32,
+            kv_blocks=5001,
+            max_num_batched_tokens=budget,
+            enable_prefix_caching=False,
+            step_time=step_time(stages=stages, token_s=1e-4),
+            **changes,
+        )
+        engine = Engine(twin)
         outputs, now_s = [], 0.0
         for number, (gap_s, prompt, output) in enumerate(asked):
             now_s += gap_s
@@ -283,6 +293,5 @@ def test_late_admission_times_tokens_as_asynchronous_scheduling_does(
         seen.append({name: (done.first_token_s, done.last_token_s) for name, done in ends(outputs).items()})
     late, exact = seen
     assert late.keys() == exact.keys()
-    for name, (first_s, last_s) in exact.items():
-        assert abs(late[name][0] - first_s) < 0.012
-        assert abs(late[name][1] - last_s) < 0.012
+    for name, moments in exact.items():
+        assert late[name] == pytest.approx(moments)

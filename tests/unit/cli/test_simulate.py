@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from roadworthy.cli.simulate import command, joined_pairs, simulate_planned
@@ -92,9 +93,17 @@ def test_the_report_for_people_says_that_nothing_was_measured(examples: Path) ->
     assert "every number comes from a model of the engine, none was measured" in text
 
 
-def test_a_pipeline_is_told_that_its_batches_are_uneven(examples: Path) -> None:
-    result = simulate(examples / "deepseek-v4-pro-32xh100.yaml", "--requests", "60")
-    assert "vLLM does not balance the batches of a pipeline" in " ".join(result.stdout.split())
+def test_a_pipeline_is_told_how_its_batches_hold_each_other_up(examples: Path, tmp_path: Path) -> None:
+    example = examples / "deepseek-v4-pro-32xh100.yaml"
+    text = " ".join(simulate(example, "--requests", "60").stdout.split())
+    assert "Batches of a pipeline cannot overtake" in text
+    assert "merge" not in text
+    plain = tmp_path / "plain.yaml"
+    document = yaml.safe_load(example.read_text(encoding="utf-8"))
+    document["engine"].setdefault("settings", {})["async_scheduling"] = False
+    plain.write_text(yaml.safe_dump(document), encoding="utf-8")
+    text = " ".join(simulate(plain, "--requests", "60").stdout.split())
+    assert "Without asynchronous scheduling vLLM's core looks for new requests only when a result comes" in text
 
 
 def test_a_plan_without_a_layout_says_so(examples: Path) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
+from roadworthy.plan.timing import POLL_S
 from roadworthy.twin.engine import Engine
 from roadworthy.twin.requests import TwinRequest
 from support.twin import STEP_S, assert_alike, config, drain, ends, request, step_time
@@ -85,27 +86,47 @@ def test_it_stands_still_at_the_first_output_when_asked() -> None:
 
 
 def test_stages_overlap_batches_but_not_the_steps_of_one_request() -> None:
-    """Four stages of 10 ms: a token every 40 ms for each request, and four requests side by side lose nothing."""
-    engine = Engine(config(step_time=step_time(step_s=0.04, stages=4)))
-    outputs = []
+    """Four stages of 10 ms and prompts that fill a batch each: a token every 40 ms for each request, and four requests
+    side by side lose nothing."""
+    engine = Engine(config(step_time=step_time(step_s=0.04, stages=4), max_num_batched_tokens=10))
     for index in range(4):
-        outputs += engine.advance(index * 0.01)
-        engine.add(request(str(index), 10, 5), index * 0.01)
-    done = ends(outputs + drain(engine))
+        engine.add(request(str(index), 10, 5), 0.0)
+    done = ends(drain(engine))
     for index in range(4):
         expected = [index * 0.01 + 0.04 * token for token in range(1, 6)]
         assert done[str(index)].token_times_s == pytest.approx(expected)
 
 
 def test_a_fifth_request_waits_for_a_place_and_joins_that_batch() -> None:
-    engine = Engine(config(step_time=step_time(step_s=0.04, stages=4)))
-    outputs = []
-    for index in range(5):
-        outputs += engine.advance(index * 0.005)
-        engine.add(request(str(index), 10, 3), index * 0.005)
-    done = ends(outputs + drain(engine))
+    engine = Engine(config(step_time=step_time(step_s=0.04, stages=4), max_num_batched_tokens=11))
+    for index in range(4):
+        engine.add(request(str(index), 11, 3), 0.0)
+    outputs = engine.advance(0.005)
+    engine.add(request("4", 10, 3), 0.005)
+    done = ends((*outputs, *drain(engine)))
     assert done["4"].scheduled_s == pytest.approx(0.04)
     assert done["4"].first_token_s == pytest.approx(done["0"].token_times_s[1])
+
+
+def test_a_request_that_comes_while_a_batch_is_under_way_joins_it_after_its_result() -> None:
+    """vLLM's core waits for the result, free places or not; and it slept after its last turn in vain."""
+    engine = Engine(config(step_time=step_time(step_s=0.04, stages=4)))
+    engine.add(request("first", 10, 5), 0.0)
+    outputs = engine.advance(0.01)
+    engine.add(request("second", 10, 5), 0.01)
+    done = ends((*outputs, *drain(engine)))
+    assert done["second"].scheduled_s == pytest.approx(0.041)
+    assert done["second"].first_token_s == done["first"].token_times_s[1] == pytest.approx(0.081)
+
+
+def test_a_request_within_a_millisecond_gets_a_batch_of_its_own() -> None:
+    engine = Engine(config(step_time=step_time(step_s=0.04, stages=4)))
+    engine.add(request("first", 10, 5), 0.0)
+    outputs = engine.advance(0.0004)
+    engine.add(request("second", 10, 5), 0.0004)
+    done = ends((*outputs, *drain(engine)))
+    assert done["second"].scheduled_s == pytest.approx(0.001)
+    assert done["second"].first_token_s == pytest.approx(0.05), "the first stage is free again after 10 ms"
 
 
 def test_a_batch_waits_for_the_stage_before_it() -> None:
@@ -229,12 +250,12 @@ def test_late_admission_lets_a_new_request_wait_as_asynchronous_scheduling_does(
     assert ends(drain(engine))["new"].first_token_s == pytest.approx(4 * STEP_S)
 
 
-def test_what_came_during_the_last_step_of_a_busy_spell_begins_right_after_it() -> None:
+def test_what_came_during_the_last_step_of_a_busy_spell_begins_after_it_and_the_sleep_of_the_core() -> None:
     engine = Engine(config(late_admission=True))
     engine.add(request("last", 10, 1), 0.0)
     engine.advance(0.5 * STEP_S)
     engine.add(request("new", 10, 1), 0.5 * STEP_S)
-    assert ends(drain(engine))["new"].first_token_s == pytest.approx(2 * STEP_S)
+    assert ends(drain(engine))["new"].first_token_s == pytest.approx(2 * STEP_S + POLL_S)
 
 
 def test_a_request_given_up_before_it_was_admitted_leaves_nothing_behind() -> None:
@@ -247,10 +268,9 @@ def test_a_request_given_up_before_it_was_admitted_leaves_nothing_behind() -> No
     assert (engine.stats().waiting, engine.kv_usage_ratio) == (0, 0.0)
 
 
-@pytest.mark.parametrize("others", [{"async_scheduling": True}, {"step_time": step_time(stages=2)}])
-def test_late_admission_is_for_one_stage_instead_of_asynchronous_scheduling(others: dict[str, Any]) -> None:
+def test_late_admission_is_instead_of_asynchronous_scheduling() -> None:
     with pytest.raises(ValueError, match="late_admission"):
-        config(late_admission=True, **others)
+        config(late_admission=True, async_scheduling=True)
 
 
 def test_drafts_that_are_right_come_in_the_same_step() -> None:

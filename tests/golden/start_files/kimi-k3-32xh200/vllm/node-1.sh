@@ -87,7 +87,7 @@ args=(
   --max-model-len 131072
   # vLLM's default for serving; smaller where the pool would not hold a request
   --max-num-batched-tokens 8192
-  # about 26 requests in flight by Little's law; room for half as many again, up to a captured graph size; the
+  # about 27 requests in flight by Little's law; room for half as many again, up to a captured graph size; the
   # pool holds 42 of the workload's mean length; each also costs logits and graph memory
   --max-num-seqs 40
   # as the recipe has it; it runs code of the checkpoint, so pin a revision or serve a checked folder

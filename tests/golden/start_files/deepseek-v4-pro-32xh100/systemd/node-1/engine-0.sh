@@ -88,8 +88,8 @@ args=(
   # start-up charges each request 3 batches of these tokens for its windows and states, so a smaller budget
   # admits more requests and shortens the steps that decoding waits for
   --max-num-batched-tokens 4096
-  # about 68 requests in flight by Little's law; room for twice as many, because the batches of a pipeline grow
-  # apart and a limit that binds becomes a queue, up to a captured graph size; the pool holds 846 of the
+  # about 68 requests in flight by Little's law; room for twice as many, because prompts that meet slow all
+  # batches of a pipeline and a limit would queue, up to a captured graph size; the pool holds 846 of the
   # workload's mean length; each also costs logits and graph memory
   --max-num-seqs 136
   # as the recipe has it; it runs code of the checkpoint, so pin a revision or serve a checked folder
