@@ -11,6 +11,10 @@ Weights are random (`load_format=dummy`), shapes are real. The engine is served 
 after every step, so that a run cut short keeps what it has: each request as (scheduled and sent at, time to first token
 and end to end in tenths of a millisecond, prompt and answer tokens), the gaps between tokens as percentiles, what the
 engine's own histograms gained meanwhile, and how many of its steps had how many tokens.
+
+A case that is served with `--enable-logging-iteration-details` keeps each iteration of the engine too, and the GPU's
+clocks and power twice a second. vLLM 0.26 logs no iteration where there are several API servers, and the time that it
+measures is only how long the core waited for the result; so a plugin in the core's process notes more (``PLUGIN``).
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ import sys
 import time
 import urllib.request
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +50,97 @@ ENVIRONMENT = {
 STATISTIC = re.compile(r"^(vllm:\w+_(?:sum|count|total)|vllm:num_preemptions\w*)\{[^}]*\} (\S+)$", re.MULTILINE)
 STEPS_UP_TO = re.compile(r'^vllm:iteration_tokens_total_bucket\{[^}]*le="([^"]+)"[^}]*\} (\S+)$', re.MULTILINE)
 PIPELINE = ("--pipeline-parallel-size", "2")
+ITERATIONS = "--enable-logging-iteration-details"
+ITERATION_COLUMNS = (
+    "t_s", "context_requests", "context_tokens", "decoding", "period_ms", "waited_ms", "launch_ms", "sample_ms",
+    "schedule_ms", "update_ms", "gpu_ms", "gpu_gap_ms",
+)  # fmt: skip
+"""Of an iteration: when its result came, since the step began; requests and tokens; from the result before to this one;
+how long the core waited for it (vLLM's own figure); the core's thread in execute_model, sample_tokens, schedule (of the
+same iteration) and update_from_output (of the one before); on the GPU's stream from before its first kernel to after
+its last, and from the one before's last to its first."""
+MAX_ITERATIONS = 4000
+CLOCKS = "timestamp,clocks.sm,clocks.mem,power.draw,temperature.gpu,clocks_event_reasons.active"
+PLUGIN = '''"""vLLM plugin: a line for each iteration of the engine core, in the file ROADWORTHY_ITERATIONS names."""
+
+import os
+import time
+from collections import deque
+from contextlib import contextmanager
+
+
+def register():
+    from vllm.v1.engine.core import EngineCore
+
+    if hasattr(EngineCore, "roadworthy"):
+        return
+    EngineCore.roadworthy = True
+    take_step, capture = EngineCore.step_with_batch_queue, EngineCore.capture_iteration_details
+
+    def timed(call, name, spent):
+        def run(*args, **kwargs):
+            start = time.perf_counter()
+            try:
+                return call(*args, **kwargs)
+            finally:
+                spent[name] = time.perf_counter() - start
+
+        return run
+
+    def first_step(self):
+        import torch
+
+        spent, steps = {}, {}
+        self.rw_file = open(os.environ["ROADWORTHY_ITERATIONS"], "a", buffering=1)
+        self.rw_spent, self.rw_steps, self.rw_rows, self.rw_before = spent, steps, deque(), (None, time.perf_counter())
+        scheduler, executor = self.scheduler, self.model_executor
+        scheduler.schedule = timed(scheduler.schedule, "schedule", spent)
+        scheduler.update_from_output = timed(scheduler.update_from_output, "update", spent)
+        execute = timed(executor.execute_model, "execute", spent)
+        sample = timed(executor.sample_tokens, "sample", spent)
+        last = [0]
+
+        def execute_model(scheduler_output, *args, **kwargs):
+            events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+            events[0].record()
+            found = execute(scheduler_output, *args, **kwargs)
+            last[0] = id(scheduler_output)
+            steps[last[0]] = [spent["execute"], 0.0, spent["schedule"], *events]
+            events[1].record()
+            return found
+
+        def sample_tokens(*args, **kwargs):
+            found = sample(*args, **kwargs)
+            step = steps[last[0]]
+            step[1] = spent["sample"]
+            step[4].record()
+            return found
+
+        executor.execute_model, executor.sample_tokens = execute_model, sample_tokens
+        self.step_fn = take_step.__get__(self)
+        return self.step_fn()
+
+    @contextmanager
+    def details_of(self, scheduler_output):
+        with capture(self, scheduler_output) as details:
+            yield details
+        step = self.rw_steps.pop(id(scheduler_output), None)
+        if details is None or step is None:
+            return
+        ended, now = self.rw_before
+        at = time.perf_counter()
+        row = (time.time(), details.num_ctx_requests, details.num_ctx_tokens, details.num_generation_tokens,
+               (at - now) * 1e3, details.elapsed_ms, step[0] * 1e3, step[1] * 1e3, step[2] * 1e3,
+               self.rw_spent.get("update", 0.0) * 1e3)
+        self.rw_rows.append((row, ended, step[3], step[4]))
+        self.rw_before = step[4], at
+        while self.rw_rows and self.rw_rows[0][3].query():
+            row, sooner, start, end = self.rw_rows.popleft()
+            gap = sooner.elapsed_time(start) if sooner else 0.0
+            self.rw_file.write(" ".join(f"{one:.6f}" for one in (*row, start.elapsed_time(end), gap)) + chr(10))
+
+    EngineCore.step_with_batch_queue, EngineCore.capture_iteration_details = first_step, details_of
+'''
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +166,18 @@ CASES = {
         long_per_s=(3, 7, 10),
         port=8106,
         serve=(*PIPELINE, "--no-async-scheduling"),
+    ),
+    "llama8b-steps": Case(
+        model="llama8b", chats_per_s=(55, 70, 85), port=8107, serve=("--api-server-count", "2", ITERATIONS)
+    ),
+    "llama8b-steps-graphs": Case(
+        model="llama8b",
+        chats_per_s=(70, 85),
+        port=8108,
+        serve=(
+            *("--api-server-count", "2", ITERATIONS),
+            *("--compilation-config", '{"max_cudagraph_capture_size": 1024}'),
+        ),
     ),
 }
 
@@ -174,9 +282,48 @@ def compact(document: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
+def install_plugin(out: Path) -> Path:
+    """Where Python finds ``PLUGIN``, and vLLM its entry point."""
+    folder = out / "plugin"
+    about = folder / "roadworthy_iterations-1.dist-info"
+    about.mkdir(parents=True, exist_ok=True)
+    (folder / "roadworthy_iterations.py").write_text(PLUGIN)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: roadworthy-iterations\nVersion: 1\n")
+    (about / "entry_points.txt").write_text(
+        "[vllm.general_plugins]\nroadworthy_iterations = roadworthy_iterations:register\n"
+    )
+    return folder
+
+
+def iterations_since(out: Path, began: float) -> list[list[float]]:
+    """What the plugin noted of each iteration, as ``ITERATION_COLUMNS``, evenly thinned out."""
+    rows = []
+    for line in (out / "iterations.txt").read_text().splitlines():
+        moment, *values = (float(value) for value in line.split())
+        if moment >= began:
+            rows.append(
+                [round(moment - began, 3), *(int(one) for one in values[:3]), *(round(x, 2) for x in values[3:])]
+            )
+    every = max(1.0, len(rows) / MAX_ITERATIONS)
+    return [rows[int(at * every)] for at in range(int(len(rows) / every))]
+
+
+def clocks_since(out: Path, began: float) -> list[list[Any]]:
+    """What `nvidia-smi` logged: seconds since, MHz of the SMs and of the memory, watts, degrees, why not faster."""
+    rows: list[list[Any]] = []
+    for line in (out / "clocks.csv").read_text().splitlines():
+        cells = [cell.strip() for cell in line.split(",")]
+        if len(cells) != len(CLOCKS.split(",")):
+            continue
+        moment = datetime.strptime(cells[0], "%Y/%m/%d %H:%M:%S.%f").astimezone().timestamp()
+        if moment >= began:
+            rows.append([round(moment - began, 1), *(round(float(cell)) for cell in cells[1:5]), cells[5]])
+    return rows
+
+
 def bench(url: str, step: Step, seed: int, out: Path) -> dict[str, Any]:
     """One run and what the engine's own metrics gained by it."""
-    before = read(f"{url}/metrics")
+    before, began = read(f"{url}/metrics"), time.time()
     detail = out / f"{step.name}.detail.json"
     command = [sys.executable, "-m", "roadworthy", "bench", url, *step.arguments(seed), "--json", "--out", str(detail)]
     environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{os.environ.get('PYTHONPATH', '')}"}
@@ -187,7 +334,10 @@ def bench(url: str, step: Step, seed: int, out: Path) -> dict[str, Any]:
         return {"failed": done.stderr[-800:]}
     row = compact(json.loads(detail.read_text()))
     detail.unlink()
-    return {"step": step.name, "asked": step.arguments(seed), **row, **engine_gained(url, before)}
+    row |= engine_gained(url, before)
+    if (out / "iterations.txt").exists():
+        row |= {"iterations": iterations_since(out, began), "clocks": clocks_since(out, began)}
+    return {"step": step.name, "asked": step.arguments(seed), **row}
 
 
 def vllm_bench(url: str, model: Path, rate: float, out: Path) -> dict[str, Any]:
@@ -277,6 +427,10 @@ def main() -> None:
     where = ["--served-model-name", "m", "--load-format", "dummy", "--host", "127.0.0.1", "--port", str(case.port)]
     command = [*VLLM, "serve", model, *where, *settings, *case.serve]
     environment = os.environ | ENVIRONMENT | {"CUDA_VISIBLE_DEVICES": args.gpu}
+    with_iterations = ITERATIONS in case.serve
+    if with_iterations:
+        found = f"{install_plugin(args.out).resolve()}:{environment.get('PYTHONPATH', '')}"
+        environment |= {"PYTHONPATH": found, "ROADWORTHY_ITERATIONS": str((args.out / "iterations.txt").resolve())}
     query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
     gpus = subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip().splitlines()
     which = args.gpu if "," in args.gpu else "N"
@@ -288,13 +442,21 @@ def main() -> None:
         "box": {"gpus": gpus, "cpu_cores": os.cpu_count()},
         "steps": [],
     }
+    if with_iterations:
+        row["iteration_columns"] = ITERATION_COLUMNS
     with (args.out / f"{args.case}.engine.log").open("wb") as log:
         engine = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
+    started = [engine]
     try:
+        if with_iterations:
+            query = ["nvidia-smi", "-i", args.gpu, f"--query-gpu={CLOCKS}", "--format=csv,noheader,nounits"]
+            with (args.out / "clocks.csv").open("wb") as log:
+                started.append(subprocess.Popen([*query, "-lms", "500"], stdout=log, start_new_session=True))
         measure(case, args, engine, row)
     finally:
-        os.killpg(engine.pid, signal.SIGKILL)
-        engine.wait()
+        for process in started:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 if __name__ == "__main__":

@@ -16,7 +16,8 @@ from roadworthy.core.errors import Refused
 from roadworthy.twin.blocks import Holding
 from roadworthy.twin.lane import Lane
 from roadworthy.twin.requests import EngineStats, Output, Sequence
-from roadworthy.twin.steps import Detail, Steps
+from roadworthy.twin.steps import Detail
+from roadworthy.twin.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Detail", "Engine"]
 
 
-class Engine(Steps):
+class Engine(Turns):
     """One simulated engine core.
 
     Args:
@@ -221,6 +222,8 @@ class Engine(Steps):
                 self._due_s = None
                 if isinstance(flight, Lane):
                     if not flight.entries and self._repeat(flight, at_s):
+                        if not one_place:
+                            self._wait(at_s)
                         continue
                     self._end_lane_step(flight, at_s, outputs)
                 else:
