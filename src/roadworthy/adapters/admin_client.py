@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import http.client
-import ipaddress
 import json
 import re
 import urllib.error
 import urllib.request
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from roadworthy.adapters.urls import http_parts
+from roadworthy.adapters.urls import NoRedirect, http_parts, is_this_host
 from roadworthy.core.errors import ProbeError, RoadworthyError, SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from email.message import Message
 
 TIMEOUT_S = 10.0
 MOST_BYTES = 64 * 2**20
@@ -37,10 +35,10 @@ class AdminClient:
     def __init__(self, url: str, *, key: str | None = None, timeout_s: float = TIMEOUT_S) -> None:
         parts = http_parts(url, what="of an admin port", hint="such as http://127.0.0.1:8081")
         self.url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
-        self.exposes_key = key is not None and parts.scheme == "http" and not _is_this_host(parts.hostname or "")
+        self.exposes_key = key is not None and parts.scheme == "http" and not is_this_host(parts.hostname or "")
         self._key, self._timeout_s = key, timeout_s
-        handlers: list[urllib.request.BaseHandler] = [_NoRedirect()]
-        if _is_this_host(parts.hostname or ""):
+        handlers: list[urllib.request.BaseHandler] = [NoRedirect()]
+        if is_this_host(parts.hostname or ""):
             handlers.append(urllib.request.ProxyHandler({}))  # a proxy knows another localhost
         self._opener = urllib.request.build_opener(*handlers)
 
@@ -148,17 +146,3 @@ def segment(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", text):
         raise SpecError(f"{text!r}: no id, wanted letters, digits, dot, dash and underscore")
     return quote(text, safe="")
-
-
-def _is_this_host(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(
-        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
-    ) -> None:
-        del req, fp, code, msg, headers, newurl  # a key goes where it was sent to, and nowhere else

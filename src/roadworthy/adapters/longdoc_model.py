@@ -15,15 +15,12 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 from urllib.parse import urlsplit
 
-from roadworthy.adapters.urls import http_parts
+from roadworthy.adapters.urls import NoRedirect, http_parts
 from roadworthy.core.errors import ProbeError, RoadworthyError, Temporary
 from roadworthy.longdoc.converse import Message, Spoken, TooLong
-
-if TYPE_CHECKING:
-    from email.message import Message as Headers
 
 TIMEOUT_S = 600.0
 """For the next bytes, not for the whole answer: a long prompt in a queue takes its time."""
@@ -80,7 +77,7 @@ class ModelClient:
         self._called = called or self.url
         self._model, self._key, self._session = model, key, session
         self._timeout_s, self._sleep = timeout_s, sleep
-        handlers: list[urllib.request.BaseHandler] = [_NoRedirect()]
+        handlers: list[urllib.request.BaseHandler] = [NoRedirect()]
         if urlsplit(self.url).hostname in ("localhost", "127.0.0.1", "::1"):
             handlers.append(urllib.request.ProxyHandler({}))  # a proxy knows another localhost
         self._opener = urllib.request.build_opener(*handlers)
@@ -324,10 +321,3 @@ def _spoken(events: Iterator[dict[str, Any]], heard: Callable[[str], None]) -> S
         text="".join(pieces), cut=cut, prompt_tokens=usage.get("prompt_tokens"),
         completion_tokens=usage.get("completion_tokens"), cached_tokens=details.get("cached_tokens"),
     )  # fmt: skip
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(
-        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Headers, newurl: str
-    ) -> None:
-        del req, fp, code, msg, headers, newurl  # a key goes where it was sent to, and nowhere else

@@ -66,6 +66,11 @@ def command(
         return EXIT_FINE
     if not fabric and source is None and (hosts or tools or reach or python or html):
         raise SpecError("--hosts, --tool, --reach, --python, --html: only with --fabric", hint="add --fabric")
+    if source is not None and (hosts or tools or reach or python):
+        raise SpecError(
+            "--hosts, --tool, --reach, --python: for measuring, and --from judges what was measured before",
+            hint="leave them out, or --from",
+        )
     if html is not None:
         from roadworthy.adapters.report_files import require_writable
 

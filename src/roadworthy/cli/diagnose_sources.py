@@ -171,6 +171,10 @@ def _prepared(
     scraped = [engines.engine_asker(url, ca_file=sources.ca_file) for url in sources.metrics]
     admin = Login(token=os.environ.get("ROADWORTHY_ADMIN_KEY", "").strip())
     gateways = [engines.admin_asker(url, admin, ca_file=sources.ca_file) for url in sources.gateways]
+    for gateway in gateways:
+        if gateway.exposes_login:
+            hint = "an ssh tunnel, or https, keeps it private"
+            say(f"warning: the admin key goes to {gateway.url} unencrypted\nhint: {hint}")
 
     def scrape() -> None:
         for gateway in gateways:

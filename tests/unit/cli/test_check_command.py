@@ -124,6 +124,12 @@ def test_without_fabric_its_options_are_refused() -> None:
         run("--hosts", "a,b")
 
 
+@pytest.mark.parametrize("option", ["--hosts", "--reach", "--python"])
+def test_what_was_measured_before_takes_no_way_to_measure(option: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="judges what was measured before"):
+        run("--fabric", "--from", tmp_path, option, "{host}")
+
+
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [

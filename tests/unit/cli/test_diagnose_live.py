@@ -86,3 +86,27 @@ def test_an_engine_that_does_not_answer_is_an_error_alone_and_a_note_beside_othe
     with pytest.raises(ProbeError) as caught:
         diagnose.command.main(["--metrics", "http://127.0.0.1:1"], standalone_mode=False)
     assert caught.value.exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("url", "key", "warned"),
+    [
+        ("http://gateway.example:8081", "secret", True),
+        ("http://gateway.example:8081", "", False),
+        ("https://gateway.example:8081", "secret", False),
+        ("http://127.0.0.1:8081", "secret", False),
+    ],
+)
+def test_an_admin_key_that_goes_unencrypted_is_warned_of(
+    url: str, key: str, warned: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def nobody(*asked: object, **options: object) -> Any:
+        raise ProbeError("not asked here")
+
+    monkeypatch.setenv("ROADWORTHY_ADMIN_KEY", key)
+    monkeypatch.setattr(engines, "fetch_gateway", nobody)
+    with pytest.raises(ProbeError):
+        diagnose.command.main(["--gateway", url], standalone_mode=False)
+    err = capsys.readouterr().err
+    assert (f"the admin key goes to {url} unencrypted" in err) == warned
+    assert "secret" not in err

@@ -11,14 +11,14 @@ import http.client
 import json
 import urllib.error
 import urllib.request
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from roadworthy.adapters.alerts.delivery import GiveUp, NotNow
+from roadworthy.adapters.urls import NoRedirect
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from email.message import Message
 
     from roadworthy.adapters.alerts.notice import Notice
 
@@ -46,7 +46,7 @@ class Webhook:
         self._url, self._secret, self._now_s = url, secret, now_s
         self.name = f"webhook at {urlsplit(url).hostname}"
         # a redirect would carry the signed body to a place that nobody named
-        self._opener = urllib.request.build_opener(_NoRedirect())
+        self._opener = urllib.request.build_opener(NoRedirect())
 
     def deliver(self, notice: Notice) -> None:
         """Post it once.
@@ -91,10 +91,3 @@ def _why(reason: object) -> str:
     if isinstance(reason, OSError):
         return reason.strerror or type(reason).__name__
     return type(reason).__name__
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(
-        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
-    ) -> None:
-        del req, fp, code, msg, headers, newurl

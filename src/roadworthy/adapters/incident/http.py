@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import ipaddress
 import json
 import ssl
 import time
@@ -15,12 +14,11 @@ from typing import IO, TYPE_CHECKING
 from urllib.parse import urlencode
 
 from roadworthy.adapters.incident.fetched import ONE_MOST_BYTES
-from roadworthy.adapters.urls import http_parts
+from roadworthy.adapters.urls import NoRedirect, http_parts, is_this_host
 from roadworthy.core.errors import ProbeError, SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from email.message import Message
     from pathlib import Path
 
 PIECE_BYTES = 256 * 1024
@@ -83,10 +81,10 @@ class Asker:
             )
         self.url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
         self.address = parts.netloc
-        self.here = _is_this_host(parts.hostname or "")
+        self.here = is_this_host(parts.hostname or "")
         self._login, self._limit_s = login or Login(), limit_s
         self.exposes_login = bool(self._login.header()) and parts.scheme == "http" and not self.here
-        handlers: list[urllib.request.BaseHandler] = [_Stay()]
+        handlers: list[urllib.request.BaseHandler] = [NoRedirect()]
         if self.here:
             handlers.append(urllib.request.ProxyHandler({}))  # a proxy knows another localhost
         if parts.scheme == "https":
@@ -173,17 +171,3 @@ def _tls_hint(error: Exception) -> str:
     if isinstance(getattr(error, "reason", error), ssl.SSLError):
         return "give the certificate authority with --ca-file"
     return "is it up, and reachable from here?"
-
-
-def _is_this_host(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
-
-
-class _Stay(urllib.request.HTTPRedirectHandler):
-    def redirect_request(
-        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
-    ) -> None:
-        del req, fp, code, msg, headers, newurl  # a login goes where it was sent to, and nowhere else
