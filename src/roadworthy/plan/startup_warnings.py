@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from roadworthy.core.units import GIB, format_gib
 from roadworthy.plan.eplb import slot_bytes
 from roadworthy.plan.layouts import routed_experts
+from roadworthy.plan.operating import operating_point
 from roadworthy.plan.overhead import capture_sizes
 from roadworthy.plan.startup import FP8_CAPABILITY, scratch_words, stored_method
 from roadworthy.plan.timing import StepLoad
@@ -30,6 +31,7 @@ TIGHT_OUTSIDE_BYTES = GIB
 FRONT_REQUEST_S, FRONT_TOKEN_S = 4.5e-3, 65e-6
 """What a request and a streamed token take of an API server process of vLLM 0.26, on the slower of two H200 hosts:
 fitted to one live run of each, held to others (``scripts/twin_against_gpu.py``). Prompts were of some 200 tokens."""
+WORTH_A_WORD_RATIO = 1.05
 FRONT_BUSY_RATIO = 0.5
 """Of an API server's time; from here on its own queue shows: at 0.75 of it 39 ms of 68 to the first token, at 0.34 12
 of 28."""
@@ -41,6 +43,7 @@ def warnings(case: StartupCase, judged: LayoutPlan, scratch: Scratch | None) -> 
         _warn_scratch(case, judged, scratch), _warn_padding(case, judged), _warn_eplb(case, judged),
         _warn_lora(case, judged), _warn_graphs(case, judged), _warn_outside(case, judged), _warn_hosts(case, judged),
         _warn_formats(case), _warn_backend(case), _warn_speculation(case, judged), _warn_front(case, judged),
+        _warn_batches(judged),
     )  # fmt: skip
     return tuple(warning for rule in rules for warning in rule)
 
@@ -273,4 +276,25 @@ def _warn_front(case: StartupCase, judged: LayoutPlan) -> Iterator[StartupWarnin
         f"{work / servers:.0%} of its time (vLLM 0.26 took {FRONT_REQUEST_S * 1e3:g} ms a request and "
         f"{FRONT_TOKEN_S * 1e6:g} µs a token): first tokens wait there, which the figures here leave out",
         mend=f"api_server_count: {math.ceil(work / FRONT_BUSY_RATIO)}",
+    )
+
+
+def _warn_batches(judged: LayoutPlan) -> Iterator[StartupWarning]:
+    """A pipeline whose batches merge, see :mod:`twin.core_loop`."""
+    step, demand, forecast = judged.step_time, judged.demand, judged.predicted
+    if step is None or demand is None or forecast is None or judged.layout.pp == 1 or judged.scheduled_ahead:
+        return
+    budget = judged.settings["max_num_batched_tokens"].value
+    with_it = operating_point(
+        step, demand, concurrency=forecast.concurrency / judged.layout.dp,
+        max_num_batched_tokens=budget if isinstance(budget, int) else 8192, scheduled_ahead=True,
+    )  # fmt: skip
+    if with_it.tpot_p50_s * WORTH_A_WORD_RATIO > forecast.tpot_p50_s:
+        return
+    yield StartupWarning(
+        code="pipeline_batches",
+        message="without asynchronous scheduling vLLM's core looks for new requests only when a result comes, so that "
+        f"batches of the pipeline merge: half of the answers take {forecast.tpot_p50_s * 1e3:.1f} ms a token or more, "
+        f"{with_it.tpot_p50_s * 1e3:.1f} with it at as many in flight",
+        mend="leave async_scheduling out: vLLM schedules so by itself",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -145,6 +146,15 @@ def test_a_load_that_fills_half_of_an_api_server_is_named_with_how_many_it_wants
     short = Quantiles(p50=4, p90=6, p99=8)
     assert warned(of(150, short), "api_server").mend == "api_server_count: 2"  # answers of a few tokens cost requests
     assert "api_server" not in codes(of(80, short))
+
+
+def test_a_pipeline_without_asynchronous_scheduling_is_told_what_its_batches_cost() -> None:
+    warning = warned(find(plan_of("DeepSeek-V4-Pro", async_scheduling=False), "TP8 PP4"), "pipeline_batches")
+    slow_ms, fast_ms = (float(number) for number in re.findall(r"(\d+\.\d) (?:ms a token|with it)", warning.message))
+    assert slow_ms > 1.05 * fast_ms
+    assert "async_scheduling" in warning.mend
+    assert "pipeline_batches" not in codes(find(plan_of("DeepSeek-V4-Pro"), "TP8 PP4"))
+    assert "pipeline_batches" not in codes(find(plan_of("DeepSeek-V4-Pro", async_scheduling=False), "TP8 DP4 EP32"))
 
 
 def test_left_alone_the_plan_sets_the_sequences_and_says_what_the_default_would_take() -> None:
