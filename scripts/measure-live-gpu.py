@@ -98,10 +98,12 @@ def register():
         scheduler.update_from_output = timed(scheduler.update_from_output, "update", spent)
         execute = timed(executor.execute_model, "execute", spent)
         sample = timed(executor.sample_tokens, "sample", spent)
-        last = [0]
+        last, pause = [0], int(float(os.environ.get("ROADWORTHY_PAUSE_MS", "0")) * 1.98e6)
 
         def execute_model(scheduler_output, *args, **kwargs):
             events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+            if pause and scheduler_output.total_num_scheduled_tokens:
+                torch.cuda._sleep(pause)
             events[0].record()
             found = execute(scheduler_output, *args, **kwargs)
             last[0] = id(scheduler_output)
@@ -145,13 +147,18 @@ def register():
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A model and the rates of its loads, the last of each near what the engine can do; ``serve`` beyond SERVE."""
+    """A model and the rates of its loads, the last of each near what the engine can do; ``serve`` beyond SERVE.
+
+    ``pause_ms``: that the GPU idles (one thread counts its clock) before each iteration: the host launches all of it
+    meanwhile, and the power stays so low that the clocks do not fall.
+    """
 
     model: str
     chats_per_s: tuple[float, ...]
     port: int
     long_per_s: tuple[float, ...] = ()
     serve: tuple[str, ...] = ()
+    pause_ms: float = 0.0
 
 
 CASES = {
@@ -178,6 +185,9 @@ CASES = {
             *("--api-server-count", "2", ITERATIONS),
             *("--compilation-config", '{"max_cudagraph_capture_size": 1024}'),
         ),
+    ),
+    "llama8b-steps-paused": Case(
+        model="llama8b", chats_per_s=(30, 45), port=8109, serve=("--api-server-count", "2", ITERATIONS), pause_ms=40
     ),
 }
 
@@ -431,6 +441,7 @@ def main() -> None:
     if with_iterations:
         found = f"{install_plugin(args.out).resolve()}:{environment.get('PYTHONPATH', '')}"
         environment |= {"PYTHONPATH": found, "ROADWORTHY_ITERATIONS": str((args.out / "iterations.txt").resolve())}
+        environment |= {"ROADWORTHY_PAUSE_MS": str(case.pause_ms)}
     query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
     gpus = subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip().splitlines()
     which = args.gpu if "," in args.gpu else "N"
@@ -443,7 +454,7 @@ def main() -> None:
         "steps": [],
     }
     if with_iterations:
-        row["iteration_columns"] = ITERATION_COLUMNS
+        row |= {"iteration_columns": ITERATION_COLUMNS, "pause_ms": case.pause_ms}
     with (args.out / f"{args.case}.engine.log").open("wb") as log:
         engine = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
     started = [engine]

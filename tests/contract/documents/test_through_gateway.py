@@ -8,6 +8,8 @@ import os
 import signal
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from fakes.engine import STREAM_HEAD, FakeEngine, chat_events, chunk
 from roadworthy.gateway.data.limits import Limits
 from roadworthy.gateway.documents.place import socket_of
@@ -96,6 +98,22 @@ def test_the_data_ports_keys_and_errors_hold(tmp_path: Path) -> None:
                 )
                 assert refused.status == 401
             assert left_on_disk(tmp_path, "upload-") == []
+
+    run(test)
+
+
+@pytest.mark.parametrize("size", [1000, 200_000, 5_000_000])
+def test_a_refusal_before_the_body_was_read_reaches_the_client(size: int, tmp_path: Path) -> None:
+    """As `curl -F` sends it: what does not fit into the sockets' buffers is on its way when the answer is known."""
+
+    async def test() -> None:
+        async with FakeEngine() as engine, served(engine, tmp_path) as (gateway, _):
+            form = await call(
+                gateway, "POST", "", b"x" * size, headers=("Content-Type: multipart/form-data; boundary=x",)
+            )
+            assert (form.status, form.code) == (415, "unsupported_media_type")
+            listed = await call(gateway, "GET", "", b"x" * size)
+            assert listed.status == 200
 
     run(test)
 

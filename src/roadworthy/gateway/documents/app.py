@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.applications import Starlette
 from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
@@ -27,6 +28,7 @@ from roadworthy.gateway.documents import schemas
 from roadworthy.gateway.documents.answering import ask
 from roadworthy.gateway.documents.operations import Call, Operation, document
 from roadworthy.gateway.documents.place import PATHS, TENANT_HEADER
+from roadworthy.gateway.documents.whole_body import WholeBody
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -262,7 +264,9 @@ def documents_app(library: Library, pool: Executor, questions: Executor) -> Star
     for path, by_method in of_path.items():
         place = path.replace("{document}", "{document:document}")
         routes.append(Route(place, _endpoint(by_method, library, pool, questions), methods=list(by_method)))
-    app = Starlette(routes=routes, exception_handlers={HTTPException: _not_there})
+    app = Starlette(
+        routes=routes, exception_handlers={HTTPException: _not_there}, middleware=[Middleware(WholeBody)]
+    )  # fmt: skip
     app.router.redirect_slashes = False  # it would name this process's own address
     return app
 
