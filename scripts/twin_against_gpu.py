@@ -252,7 +252,8 @@ def page(rows: Sequence[Row], data: dict[str, Any]) -> str:
         "first half to its second. Something was full: the API server at 70 chats a second on the first box and nearly "
         "so at 62 on the second, the engine itself at 70 and 85 with two servers (512 sequences, queue in its core). "
         "What waits then depends on how long a run lasts. The engine was full sooner than the twin says, by 6 and 13 % "
-        "of its tokens.",
+        "of its tokens: GPUs at their power limit lower their clocks, and a full step takes a fifth longer "
+        "([single steps](gpu-steps.md)).",
         "- *host bound*: Qwen3-30B's steps that no CUDA graph holds (more than 512 tokens) took 65 to 86 ms here, "
         "launched from the host, against 48 in the offline run on one GPU that the model's constants come from, and as "
         "on two ranks there (85 ms). Decoding alone is right (P50 of the gaps below within 4 %, at 4 long prompts a "
