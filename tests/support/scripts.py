@@ -10,8 +10,10 @@ from types import ModuleType
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
 
-def load_script(name: str) -> ModuleType:
-    """``scripts/<name>.py``, imported but not run."""
+def load_script(name: str, *imports: str) -> ModuleType:
+    """``scripts/<name>.py``, imported but not run, after the scripts that it ``imports``."""
+    for other in imports:
+        load_script(other)
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from dataclasses import replace
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from roadworthy.plan.speed import CALIBRATIONS
-
-ROOT = Path(__file__).resolve().parents[3]
+from support.scripts import load_script
 
 
 @pytest.fixture(scope="module")
 def accuracy() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("plan_accuracy", ROOT / "scripts" / "plan_accuracy.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["plan_accuracy"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
+    return load_script("plan_accuracy")
 
 
 def test_every_measured_start_up_is_within_the_limits(accuracy: ModuleType) -> None:

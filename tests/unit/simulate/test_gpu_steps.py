@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+from support.scripts import load_script
 
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    for name in ("descend", "plan_accuracy", "twin_against_gpu", "gpu_steps"):  # the last one imports the others
-        spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        spec.loader.exec_module(module)
-    return module
+    return load_script("gpu_steps", "descend", "plan_accuracy", "twin_against_gpu")
 
 
 def test_the_page_is_what_the_script_finds_in_the_rows(script: ModuleType) -> None:

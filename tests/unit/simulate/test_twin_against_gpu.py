@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from roadworthy.plan.startup_warnings import FRONT_REQUEST_S, FRONT_TOKEN_S
-
-ROOT = Path(__file__).resolve().parents[3]
+from support.scripts import load_script
 
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    for name in ("descend", "plan_accuracy", "twin_against_gpu"):  # the last one imports the others
-        spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        spec.loader.exec_module(module)
-    return module
+    return load_script("twin_against_gpu", "descend", "plan_accuracy")
 
 
 def test_every_judged_run_is_within_the_limits_and_the_page_says_what_the_script_finds(script: ModuleType) -> None:
