@@ -35,7 +35,7 @@ def test_a_multi_turn_load_on_real_vllm_is_measured_whole(vllm_engine) -> None:
     # whether this machine lets the client send in time is the report's to say
     (client,) = [gate for gate in report.gates if gate.name == CLIENT_GATE]
     assert not client.passed or report.client_queue_s.p99 <= MAX_CLIENT_LAG_P99_S
-    assert (report.verdict == "undecided") == (not client.passed), report.reason
+    assert client.passed or report.verdict == "undecided", report.reason
 
 
 def test_prompts_have_the_planned_length_by_vllms_own_count(vllm_engine) -> None:

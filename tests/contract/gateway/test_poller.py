@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -16,6 +17,8 @@ from roadworthy.route.breaker import BreakerPolicy
 from support.gateway import run, until
 
 QUICK = PollPolicy(interval_s=0.02, retry_s=0.01, timeout_s=0.2, retry_timeout_s=0.1, models_every=2)
+PATIENT = replace(QUICK, timeout_s=20, retry_timeout_s=20)
+"""For engines that always answer: a machine that stands still for a moment is not theirs to answer for."""
 
 
 def metrics(started_s: float = 1e9, blocks: int = 101) -> str:
@@ -131,7 +134,7 @@ def test_an_engine_too_busy_for_new_connections_stays_in_use() -> None:
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         host, port = server.sockets[0].getsockname()
         endpoint = Endpoint(f"http://{host}:{port}", policy=BreakerPolicy(), now_s=Clock())
-        poller = Poller([endpoint], policy=QUICK, now_s=Clock())
+        poller = Poller([endpoint], policy=PATIENT, now_s=Clock())
         await poller.start()
         await until(lambda: answered > 40 or not endpoint.healthy)
         assert endpoint.healthy
@@ -158,7 +161,7 @@ def test_a_connection_that_the_engine_closed_between_two_rounds_is_opened_again(
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         host, port = server.sockets[0].getsockname()
         endpoint = Endpoint(f"http://{host}:{port}", policy=BreakerPolicy(), now_s=Clock())
-        poller = Poller([endpoint], policy=QUICK, now_s=Clock())
+        poller = Poller([endpoint], policy=PATIENT, now_s=Clock())
         await poller.start()
         await until(lambda: accepted > 5 or not endpoint.healthy)
         assert endpoint.healthy
