@@ -25,6 +25,9 @@ VLLM_START_LIMIT_S = 300
 ONE_PROCESS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "OMP_NUM_THREADS": "1"}
 """As `roadworthy up` starts an engine on the CPU. The core and its worker as two processes wait for each other by
 spinning, and on two cores neither the API server nor a test gets a turn."""
+NO_COMPILER = {"TORCH_COMPILE_DISABLE": "1"}
+"""``--enforce-eager`` leaves the ranks of log probabilities to a C++ compiler, for whom the first request that asks for
+them waits, and with it all others: 20 s on a slow machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +70,8 @@ def running_vllm(
         program, "serve", str(model), "--served-model-name", "tiny", "--host", "127.0.0.1", "--port", str(port),
         "--max-model-len", "4096", "--max-num-seqs", "32", "--enforce-eager", *arguments,
     ]  # fmt: skip
-    variables = {**os.environ, **ONE_PROCESS, "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1", **(environment or {})}
+    ours = {**ONE_PROCESS, **NO_COMPILER, "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
+    variables = {**os.environ, **ours, **(environment or {})}
     with log.open("wb") as sink:
         process = subprocess.Popen(command, stdout=sink, stderr=sink, env=variables, start_new_session=True)
     try:
