@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -54,6 +54,32 @@ class Clock:
 
 def endpoint_of(engine: FakeEngine, clock: Clock) -> Endpoint:
     return Endpoint(engine.url, policy=BreakerPolicy(), now_s=clock)
+
+
+@asynccontextmanager
+async def listening(
+    serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+) -> AsyncIterator[Endpoint]:
+    """An engine that does ``serve`` on each connection and then closes it; at the end none is open."""
+    open_ones: set[asyncio.Task[object]] = set()
+
+    async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        open_ones.add(task)
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionResetError):
+            await serve(reader, writer)
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+        open_ones.discard(task)
+
+    server = await asyncio.start_server(one, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    yield Endpoint(f"http://{host}:{port}", policy=BreakerPolicy(), now_s=Clock())
+    server.close()
+    await asyncio.sleep(0)  # one that was just accepted begins
+    await until(lambda: not open_ones)
 
 
 @asynccontextmanager
@@ -123,25 +149,17 @@ def test_an_engine_too_busy_for_new_connections_stays_in_use() -> None:
             accepted += 1
             if accepted > 1:
                 await reader.read()  # for ever
-            with contextlib.suppress(asyncio.IncompleteReadError, ConnectionResetError):
-                while await reader.readuntil(b"\r\n\r\n"):
-                    answered += 1
-                    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-            writer.close()
-            over.set()
+            while await reader.readuntil(b"\r\n\r\n"):
+                answered += 1
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 
-        over = asyncio.Event()
-        server = await asyncio.start_server(serve, "127.0.0.1", 0)
-        host, port = server.sockets[0].getsockname()
-        endpoint = Endpoint(f"http://{host}:{port}", policy=BreakerPolicy(), now_s=Clock())
-        poller = Poller([endpoint], policy=PATIENT, now_s=Clock())
-        await poller.start()
-        await until(lambda: answered > 40 or not endpoint.healthy)
-        assert endpoint.healthy
-        assert accepted == 1
-        await poller.stop()
-        await over.wait()
-        server.close()
+        async with listening(serve) as endpoint:
+            poller = Poller([endpoint], policy=PATIENT, now_s=Clock())
+            await poller.start()
+            await until(lambda: answered > 40 or not endpoint.healthy)
+            assert endpoint.healthy
+            assert accepted == 1
+            await poller.stop()
 
     run(test)
 
@@ -156,17 +174,13 @@ def test_a_connection_that_the_engine_closed_between_two_rounds_is_opened_again(
             for _ in range(5):
                 await reader.readuntil(b"\r\n\r\n")
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-            writer.close()
 
-        server = await asyncio.start_server(serve, "127.0.0.1", 0)
-        host, port = server.sockets[0].getsockname()
-        endpoint = Endpoint(f"http://{host}:{port}", policy=BreakerPolicy(), now_s=Clock())
-        poller = Poller([endpoint], policy=PATIENT, now_s=Clock())
-        await poller.start()
-        await until(lambda: accepted > 5 or not endpoint.healthy)
-        assert endpoint.healthy
-        await poller.stop()
-        server.close()
+        async with listening(serve) as endpoint:
+            poller = Poller([endpoint], policy=PATIENT, now_s=Clock())
+            await poller.start()
+            await until(lambda: accepted > 5 or not endpoint.healthy)
+            assert endpoint.healthy
+            await poller.stop()
 
     run(test)
 
