@@ -52,15 +52,15 @@ class Clock:
         return self.now_s
 
 
-def endpoint_of(engine: FakeEngine, clock: Clock) -> Endpoint:
-    return Endpoint(engine.url, policy=BreakerPolicy(), now_s=clock)
+def endpoint_of(engine: FakeEngine | str, clock: Clock) -> Endpoint:
+    return Endpoint(engine if isinstance(engine, str) else engine.url, policy=BreakerPolicy(), now_s=clock)
 
 
 @asynccontextmanager
 async def listening(
     serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
-) -> AsyncIterator[Endpoint]:
-    """An engine that does ``serve`` on each connection and then closes it; at the end none is open."""
+) -> AsyncIterator[str]:
+    """The URL of an engine that does ``serve`` on each connection and then closes it; at the end none is open."""
     open_ones: set[asyncio.Task[object]] = set()
 
     async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -76,15 +76,17 @@ async def listening(
 
     server = await asyncio.start_server(one, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()
-    yield Endpoint(f"http://{host}:{port}", policy=BreakerPolicy(), now_s=Clock())
-    server.close()
-    await asyncio.sleep(0)  # one that was just accepted begins
-    await until(lambda: not open_ones)
+    try:
+        yield f"http://{host}:{port}"
+    finally:
+        server.close()
+        await asyncio.sleep(0)  # one that was just accepted begins
+        await until(lambda: not open_ones)
 
 
 @asynccontextmanager
 async def polled(
-    engine: FakeEngine, *, policy: PollPolicy = QUICK, heard: Heard | None = None, clock: Clock | None = None
+    engine: FakeEngine | str, *, policy: PollPolicy = QUICK, heard: Heard | None = None, clock: Clock | None = None
 ) -> AsyncIterator[Endpoint]:
     clock = clock or Clock()
     endpoint = endpoint_of(engine, clock)
@@ -153,13 +155,10 @@ def test_an_engine_too_busy_for_new_connections_stays_in_use() -> None:
                 answered += 1
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 
-        async with listening(serve) as endpoint:
-            poller = Poller([endpoint], policy=PATIENT, now_s=Clock())
-            await poller.start()
+        async with listening(serve) as url, polled(url, policy=PATIENT) as endpoint:
             await until(lambda: answered > 40 or not endpoint.healthy)
             assert endpoint.healthy
             assert accepted == 1
-            await poller.stop()
 
     run(test)
 
@@ -175,12 +174,9 @@ def test_a_connection_that_the_engine_closed_between_two_rounds_is_opened_again(
                 await reader.readuntil(b"\r\n\r\n")
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 
-        async with listening(serve) as endpoint:
-            poller = Poller([endpoint], policy=PATIENT, now_s=Clock())
-            await poller.start()
+        async with listening(serve) as url, polled(url, policy=PATIENT) as endpoint:
             await until(lambda: accepted > 5 or not endpoint.healthy)
             assert endpoint.healthy
-            await poller.stop()
 
     run(test)
 
